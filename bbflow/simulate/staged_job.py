@@ -57,7 +57,54 @@ class StagingOutcome:
     """How often a task was lost with its node, and ran again."""
 
 
-class SimulatedJob:
+class SimulatedStaging:
+    """A world with a file system and what is staged from it beside an HPC application: a job, or a workflow.
+
+    Parameters
+    ----------
+    way
+        How inputs come.
+    file_system, application, resolution_s
+        As the scenario has them.
+    seed
+        Of everything irregular.
+    """
+
+    def __init__(
+        self, way: str, file_system: FileSystem, application: Application | None, resolution_s: float, seed: int
+    ) -> None:
+        self._way, self._unfairness = way, file_system.unfairness
+        self._world = world = World(resolution_s)
+        self._pfs = pfs = world.resource(file_system.servers * file_system.server_bytes_per_s, file_system.loss)
+        self._random = np.random.default_rng(seed)
+        self._application: SimulatedApplication | None = None
+        if application is not None:
+            self._application = SimulatedApplication(world, application, file_system, pfs, seed + 1)
+        self._read_s: list[float] = []
+
+    def _outcome(self, began_s: float, price_per_h: float, held_bytes: int, lost_tasks: int = 0) -> StagingOutcome:
+        """Return what came of it, now that it has ended."""
+        ended_s, slowdown, phases = self._world.now_s, math.nan, 0
+        if self._application is not None:
+            slowdown = self._application.slowdown(began_s, ended_s)
+            phases = sum(began_s <= phase.began_s < ended_s for phase in self._application.ended)
+        return StagingOutcome(
+            policy=self._way,
+            job_s=ended_s - began_s,
+            read_s=sum(self._read_s) / len(self._read_s),
+            slowdown=slowdown,
+            phases=phases,
+            held_bytes=held_bytes,
+            cost=price_per_h * (ended_s - began_s) / 3600,
+            lost_tasks=lost_tasks,
+        )
+
+    def _share(self) -> float:
+        """Return the next stream's share of the servers, to an equal share."""
+        return math.exp(self._unfairness * self._random.standard_normal())
+
+
+class SimulatedJob(SimulatedStaging):
     """Runs a scenario once.
 
     Parameters
@@ -71,20 +118,13 @@ class SimulatedJob:
     """
 
     def __init__(self, scenario: StagingScenario, policy: str, seed: int = 0) -> None:
-        self._world = world = World(scenario.resolution_s)
-        self._scenario, self._policy = scenario, policy
-        job, pfs = scenario.job, scenario.file_system
-        self._pfs = world.resource(pfs.servers * pfs.server_bytes_per_s, pfs.loss)
-        self._nodes = [world.resource(job.link_bytes_per_s) for _ in range(job.nodes)]
+        super().__init__(policy, scenario.file_system, scenario.application, scenario.resolution_s, seed)
+        self._scenario, job = scenario, scenario.job
+        self._nodes = [self._world.resource(job.link_bytes_per_s) for _ in range(job.nodes)]
         self._bb_nodes = scenario.burst_buffer.count(job.nodes)
-        self._random = np.random.default_rng(seed)
-        self._application: SimulatedApplication | None = None
-        if scenario.application is not None:
-            self._application = SimulatedApplication(world, scenario.application, pfs, self._pfs, seed + 1)
         self._tasks = deque(
             Task(str(number), (File(f"/{number}", job.input_bytes),)) for number in range(job.slots * job.waves)
         )
-        self._read_s: list[float] = []
 
     def run(self) -> StagingOutcome:
         """Run the job to its end.
@@ -101,35 +141,20 @@ class SimulatedJob:
             world.run(application.warmed_up)
             world.run(world.after(self._scenario.job.start_s))
         began_s = world.now_s
-        stager = None if self._policy == NAIVE else self._stager()
+        stager = None if self._way == NAIVE else self._stager()
         world.run(world.start(self._run_job(stager)))
         if stager is not None and stager.errors:
             raise stager.errors[0]
-        return self._outcome(began_s, world.now_s, stager)
+        given, job = self._scenario.burst_buffer, self._scenario.job
+        price = job.nodes * job.price_per_h + self._bb_nodes * given.price_per_h
+        return self._outcome(began_s, price, stager.held_bytes if stager else 0)
 
     def _stager(self) -> SimulatedStager:
         job, given, world = self._scenario.job, self._scenario.burst_buffer, self._world
         links = [world.resource(given.link_bytes_per_s) for _ in range(self._bb_nodes)]
-        policy, phases = parse_policy(self._policy), self._application
+        policy, phases = parse_policy(self._way), self._application
         fetchers = SimulatedFetchers(world, given, job.slots, self._pfs, links, policy, phases, self._share)
         return SimulatedStager(fetchers, job.slots, self._bb_nodes * given.node_capacity_bytes, job.lookahead)
-
-    def _outcome(self, began_s: float, ended_s: float, stager: SimulatedStager | None) -> StagingOutcome:
-        given, slowdown, phases = self._scenario, math.nan, 0
-        if self._application is not None:
-            slowdown = self._application.slowdown(began_s, ended_s)
-            phases = sum(began_s <= phase.began_s < ended_s for phase in self._application.ended)
-        job_s = ended_s - began_s
-        price = given.job.nodes * given.job.price_per_h + self._bb_nodes * given.burst_buffer.price_per_h
-        return StagingOutcome(
-            policy=self._policy,
-            job_s=job_s,
-            read_s=sum(self._read_s) / len(self._read_s),
-            slowdown=slowdown,
-            phases=phases,
-            held_bytes=stager.held_bytes if stager else 0,
-            cost=price * job_s / 3600,
-        )
 
     def _run_job(self, stager: SimulatedStager | None) -> Process:
         ready = {} if stager is None else {task.key: stager.submit(task) for task in self._tasks}
@@ -162,10 +187,6 @@ class SimulatedJob:
             stood_s += world.now_s - began_s
             yield compute_s / job.passes
         self._read_s.append(stood_s)
-
-    def _share(self) -> float:
-        """Return the next stream's share of the servers, to an equal share."""
-        return math.exp(self._scenario.file_system.unfairness * self._random.standard_normal())
 
 
 def run_staging(scenario: StagingScenario, policy: str, seed: int = 0) -> StagingOutcome:

@@ -5,17 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from bbflow.errors import ConfigError, nearest
 from bbflow.simulate.announced import AnnouncedStager
-from bbflow.simulate.application import SimulatedApplication
 from bbflow.simulate.fetching import SimulatedFetchers
 from bbflow.simulate.graph import Graph
 from bbflow.simulate.nodes import ComputeNodes, Slot
 from bbflow.simulate.planned import PlannedStager
 from bbflow.simulate.scenario_sections import Application, BurstBufferSection, FileSystem, Workflow
-from bbflow.simulate.staged_job import NAIVE, StagingOutcome
+from bbflow.simulate.staged_job import NAIVE, SimulatedStaging, StagingOutcome
 from bbflow.simulate.world import Process, Signal, World
 from bbflow.staging.files import File, Task
 from bbflow.staging.policies import parse_policy
@@ -100,7 +97,7 @@ class _Directly:
         yield from [self._ended[parent] for parent in parents]
 
 
-class SimulatedWorkflow:
+class SimulatedWorkflow(SimulatedStaging):
     """Runs a scenario once.
 
     Parameters
@@ -114,21 +111,14 @@ class SimulatedWorkflow:
     """
 
     def __init__(self, scenario: WorkflowScenario, way: str, seed: int = 0) -> None:
-        self._scenario, self._way = scenario, way
-        self._world = world = World(scenario.resolution_s)
-        given, pfs = scenario.workflow, scenario.file_system
-        self._pfs = world.resource(pfs.servers * pfs.server_bytes_per_s, pfs.loss)
+        super().__init__(way, scenario.file_system, scenario.application, scenario.resolution_s, seed)
+        self._scenario, world, given = scenario, self._world, scenario.workflow
         self._node_links = [world.resource(given.link_bytes_per_s) for _ in range(given.nodes)]
         self._nodes = ComputeNodes(world, given, seed + 2)
         self._count = scenario.burst_buffer.count(given.nodes)
         self._links = [world.resource(scenario.burst_buffer.link_bytes_per_s) for _ in range(self._count)]
         self._made = {url: self._links[number % self._count] for number, url in enumerate(scenario.graph.makers)}
-        self._random = np.random.default_rng(seed)
-        self._application: SimulatedApplication | None = None
-        if scenario.application is not None:
-            self._application = SimulatedApplication(world, scenario.application, pfs, self._pfs, seed + 1)
         self._fetchers: SimulatedFetchers | None = None
-        self._read_s: list[float] = []
         self._lost = 0
 
     def run(self) -> StagingOutcome:
@@ -152,7 +142,9 @@ class SimulatedWorkflow:
         self._nodes.close()
         if self._fetchers is not None:
             self._fetchers.close()
-        return self._outcome(began_s, world.now_s, stages.held_bytes)
+        given, buffer = self._scenario.workflow, self._scenario.burst_buffer
+        price = given.nodes * given.price_per_h + self._count * buffer.price_per_h
+        return self._outcome(began_s, price, stages.held_bytes, self._lost)
 
     def _stages(self) -> Stages:
         planner, text = split_way(self._way)
@@ -225,27 +217,6 @@ class SimulatedWorkflow:
             limit = given.stream_bytes_per_s if place == self._pfs else math.inf
             if size_bytes:
                 yield self._world.flow(size_bytes, place, self._node_links[node], limit=limit, weight=weight)
-
-    def _outcome(self, began_s: float, ended_s: float, held_bytes: int) -> StagingOutcome:
-        given, slowdown, phases = self._scenario, math.nan, 0
-        if self._application is not None:
-            slowdown = self._application.slowdown(began_s, ended_s)
-            phases = sum(began_s <= phase.began_s < ended_s for phase in self._application.ended)
-        price = given.workflow.nodes * given.workflow.price_per_h + self._count * given.burst_buffer.price_per_h
-        return StagingOutcome(
-            policy=self._way,
-            job_s=ended_s - began_s,
-            read_s=sum(self._read_s) / len(self._read_s),
-            slowdown=slowdown,
-            phases=phases,
-            held_bytes=held_bytes,
-            cost=price * (ended_s - began_s) / 3600,
-            lost_tasks=self._lost,
-        )
-
-    def _share(self) -> float:
-        """Return the next stream's share of the servers, to an equal share."""
-        return math.exp(self._scenario.file_system.unfairness * self._random.standard_normal())
 
 
 def run_workflow(scenario: WorkflowScenario, way: str, seed: int = 0) -> StagingOutcome:
