@@ -3,7 +3,6 @@
 import socket
 import ssl
 import struct
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -198,12 +197,6 @@ class NodeConnection(Closable):
     def fileno(self) -> int:
         """Return the socket's descriptor, for who waits for several."""
         return self._socket.fileno()
-
-    def interrupt(self) -> None:
-        """Make a request that another thread waits for fail at once."""
-        with suppress(OSError):
-            # Not close(): the other thread still waits on the descriptor, whose number would be free for another file.
-            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection."""

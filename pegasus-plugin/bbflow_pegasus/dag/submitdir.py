@@ -26,8 +26,6 @@ class SubmitDir:
     """DAGMan's input file."""
     properties: Path
     """The planner's copy of the properties."""
-    version: str
-    """Of the planner."""
 
     @property
     def static_events(self) -> Path:
@@ -62,7 +60,7 @@ def open_submit_dir(path: Path) -> SubmitDir:
         raise ConfigError(f"{path} was planned by Pegasus {version}: plan it with 5.0 or later")
     if str(said.get("uses_pmc")).lower() == "true":
         raise ConfigError(f"{path} runs as one MPI job (pegasus-mpi-cluster), in which nothing can come in waves")
-    return SubmitDir(path, path / said["dag"], path / said["properties"], version)
+    return SubmitDir(path, path / said["dag"], path / said["properties"])
 
 
 def read_properties(path: Path) -> dict[str, str]:
