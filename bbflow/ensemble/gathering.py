@@ -137,7 +137,7 @@ class EnsembleFold:
             if not self._refuses(ledger, contributions):
                 fold(self.moments, self._states[ledger.window], ledger, contributions)
         for followed, window, through in taken:
-            followed.store.next[window] = through
+            followed.store.take(window, through)
             if not self._analysis.ensemble.keep and not self._is_truth(followed.store.member):
                 # Only here, when all that was given is folded and its ledgers are on the file system.
                 followed.store.let_go(window, through)
@@ -194,7 +194,7 @@ class EnsembleFold:
         unscored = {} if self._verifying is None else self._verifying.summarise(self._states)
         for name, why in unscored.items():
             self._say(f"{name} lacks scores: {why}")
-        complete = not (lost or left_out or unscored or removed) and self._store is not None
+        complete = self._store is not None and not (lost or left_out or unscored or removed or self._store.cut)
         if self._store is not None:
             told = {
                 name: f"{member.standing.value}, {self._gave(name)}: {_why(member)}" for name, member in lost.items()
@@ -245,10 +245,20 @@ class EnsembleFold:
     def _look(self, name: str, followed: Followed) -> bool:
         """Look whether a member has shown anything new; one whose store is damaged is refused."""
         try:
-            return followed.store.look()
+            is_new = followed.store.look()
         except BbflowError as error:
             self._refuse(name, followed, str(error))
-        return False
+            return False
+        while followed.store.cut:
+            window, row = followed.store.cut.pop()
+            why = (
+                f"member {name}: its {window} {row.number:g} was joined when its program had ended, and the steps that "
+                f"it has got since are left out: let each of its jobs end where a {window} does"
+            )
+            self._say(why)
+            if self._store is not None:
+                self._store.note_cut(why)
+        return is_new
 
     def _refuse(self, name: str, followed: Followed, why: str) -> None:
         if followed.member.standing is not Standing.REFUSED:

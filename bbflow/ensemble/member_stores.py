@@ -31,6 +31,8 @@ class Row:
     """Microseconds, the same for all members: of a step its time, of a span its begin."""
     end: int
     """Of a span its end, of a step its time."""
+    steps: int
+    """How many of the member's steps are in it."""
 
 
 class MemberStore:
@@ -60,6 +62,10 @@ class MemberStore:
         """What it has; None if not all of it is there."""
         self.next: dict[str, int] = dict.fromkeys(inner, 0)
         """First row of each window that isn't folded, as far as is known."""
+        self._last: dict[str, Row] = {}
+        """Window to the last row that was folded, as it was then."""
+        self.cut: list[tuple[str, Row]] = []
+        """Windows and rows that have further steps since they were folded: the program's end had cut them off."""
 
     def look(self) -> bool:
         """Look whether there is anything new.
@@ -94,7 +100,11 @@ class MemberStore:
 
     def begin_again(self) -> None:
         """Return all rows again."""
-        self._seen, self.next = None, dict.fromkeys(self.next, 0)
+        self._seen, self.next, self._last = None, dict.fromkeys(self.next, 0), {}
+
+    def take(self, window: str, through: int) -> None:
+        """Note that the rows before one are folded."""
+        self.next[window], self._last[window] = through, self._rows[window][through - 1]
 
     @property
     def is_open(self) -> bool:
@@ -114,6 +124,7 @@ class MemberStore:
         known = self._rows[window]
         is_step = isinstance(self._inner[window].spans, StepsSpan)
         times, bounds = store.read(f"time_{window}"), store.read(f"time_{window}_bnds")
+        steps = np.ones(len(times), "i8") if is_step else store.read(f"steps_{window}")
         del known[max(len(known) - 1, 0) :]  # the last one may have been a part of a span
         if not (np.isfinite(times[len(known) :]).all() and np.isfinite(bounds[len(known) :]).all()):
             raise BbflowError(f"{self._path}: the times of its {window}s were removed during the run")
@@ -123,7 +134,11 @@ class MemberStore:
             if is_step:
                 begin = end = number
             instants = self.grid.instant(begin, clock), self.grid.instant(end, clock)
-            known.append(Row(index, number, (begin, end), *instants))
+            known.append(Row(index, number, (begin, end), *instants, int(steps[index])))
+        last = self._last.get(window)
+        if last is not None and last.index < len(known) and known[last.index].steps != last.steps:
+            self._last[window] = known[last.index]
+            self.cut.append((window, last))
 
     def whole(self, window: str, *, ended: bool) -> Sequence[Row]:
         """Return the rows to which nothing comes any more.

@@ -27,6 +27,7 @@ from bbflow.zarr_store.growing import GrowingZarr
 from bbflow.zarr_store.stored_names import stored_name
 
 REALIZATION, START = "realization", "start"
+CUT = "bbflow_cut_spans"
 SCORES = "scores"
 """The group of scores."""
 SMALL_BYTES = 1 << 16
@@ -107,6 +108,15 @@ class EnsembleStore:
     def note_removed(self, names: Iterable[str]) -> None:
         """Note what somebody has removed, of this store or of members' fields before they were taken."""
         note_removed(self._store, names)
+
+    @property
+    def cut(self) -> list[str]:
+        """Members' spans that a program's end has cut off, and that were joined so, in words."""
+        return list(self._store.attribute(CUT, []))
+
+    def note_cut(self, why: str) -> None:
+        """Note such a span."""
+        self._store.commit(**{CUT: [*self.cut, why]})
 
     def look_for_removed(self) -> list[str]:
         """Note which files are gone or cut off, and return all that is noted; what is left of them goes."""

@@ -30,14 +30,14 @@ class MemberStreams:
         self._clock, self._coordinates = clock, coordinates or {}
         self._results, self._steps, self._attempts = {}, {}, {}
 
-    def write(self, member, *fields, window=STEP, step=None):
+    def write(self, member, *fields, window=STEP, step=None, steps=1):
         """Show the fields of a member's next step: name to values."""
         if member not in self._results:
             self.begin(member)
         step = self._steps.get(member, 0) if step is None else step
         first = step / 4.0
         key = window.key(self._clock.date(first), step)
-        closing = Closing(window, (Span(key, first, first, 1, 0),), frozenset())
+        closing = Closing(window, (Span(key, first, first, steps, 0),), frozenset())
         (values,) = fields
         published = {}
         for name, value in values.items():

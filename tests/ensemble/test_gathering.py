@@ -15,6 +15,7 @@ from bbflow.ensemble.roster import Standing, Verdict
 from bbflow.ensemble.state_sizes import states_for, tell_room
 from bbflow.ensemble.status import write_status
 from bbflow.errors import ConfigError
+from bbflow.operators.windows import parse_windows
 from bbflow.operators.windows.calendars import Clock
 from bbflow.report.ensemble_report import spread_skill_maps, write_ensemble_report
 from bbflow.units import format_bytes
@@ -124,6 +125,28 @@ def test_with_show_a_time_is_seen_before_all_members_are_in_it(tmp_path):
     found = shown(analysis)
     assert (found.members_step.item(), found.status_step.item()) == (3, 1)
     assert_equal(found, np.stack([[field(name, 0)] for name in (1, 2, 3)]))
+
+
+def test_a_span_that_a_member_s_end_has_cut_off_and_that_gets_further_steps_is_told(tmp_path):
+    analysis = analysis_in(tmp_path, 2, {"tas": {"each": {"day": "max"}, "operators": ["mean"]}})
+    streams, (day,) = MemberStreams(analysis), parse_windows(["day"])
+    for member, steps in (("1", 1), ("2", 2)):
+        streams.write(member, {"tas": field(member, 0)}, window=day, steps=steps)
+    streams.end("1")
+    said = []
+    gathering = EnsembleFold(analysis, None, said.append)
+    gathering.turn()
+    streams.begin("1")
+    streams.write("1", {"tas": field(1, 1)}, window=day, step=0, steps=2)
+    gathering.turn()
+    for member in "12":
+        streams.end(member)
+    while gathering.turn() or not gathering.is_over:
+        pass
+    (line,) = said
+    assert not gathering.finish()
+    assert "member 1: its day 0.5 was joined when its program had ended" in line
+    assert shown(analysis).attrs["bbflow_cut_spans"] == [line]
 
 
 def two_of_three(analysis):
