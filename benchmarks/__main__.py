@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmarks import (
     cells,
     chunks,
+    control,
     drain,
     ensemble,
     first_fold,
@@ -49,6 +50,7 @@ FIGURES = {
     "many_workers": many_workers,
     "windows": windows,
     "workers": workers,
+    "control": control,
     "drain": drain,
     "chunks": chunks,
     "cells": cells,
