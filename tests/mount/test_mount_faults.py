@@ -3,6 +3,8 @@
 import errno
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -219,6 +221,37 @@ def test_files_are_there_when_an_ionode_that_was_killed_is_back(servers, mounts)
     servers.restart("master-io0")
     (where / "g").write_bytes(content)
     assert (where / "f").read_bytes() == content == client.read("/g")
+
+
+def test_calls_wait_for_an_ionode_that_is_stopped_no_longer_than_for_one_that_was_killed(servers, mounts):
+    servers.start(storage=False)
+    (servers.directory / "master-io0").chmod(0o777)  # where others may write, the mount opens no pieces by itself
+    where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
+    node, _ = servers.processes["master-io0"]
+    with (where / "f").open("wb", buffering=0) as file:
+        file.write(b"before ")
+        node.send_signal(signal.SIGSTOP)
+        assert errno_of(file.write, b"never") == errno.EIO
+        assert "master-io0/ionode.sock" in mounts.said("m")
+        node.send_signal(signal.SIGCONT)
+        file.write(b"after")
+    assert (where / "f").read_bytes() == b"before after"
+
+
+def test_files_are_made_where_an_ionode_was_started_again_in_another_directory_of_its_name(servers, mounts):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = "{}:{}".format(*free.getsockname())
+    client = servers.start(storage=False, node=("--listen", address))
+    where = mounts.start("m", contact=servers.contact)
+    (where / "f").write_bytes(b"gone")
+    shutil.rmtree(servers.directory / "master-io0")
+    node, command = servers.processes["master-io0"]
+    assert node.wait(60) == os.EX_NOHOST
+    servers.spawn(*command)
+    until(lambda: servers.up(client), "the node")
+    (where / "g").write_bytes(b"there")
+    assert (where / "g").read_bytes() == b"there"
+    assert errno_of((where / "f").read_bytes) == errno.EIO
 
 
 def test_a_mount_that_was_killed_loses_nothing_that_was_closed(servers, mounts):

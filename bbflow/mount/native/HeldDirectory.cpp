@@ -56,6 +56,12 @@ HeldDirectory &HeldDirectory::operator=(HeldDirectory &&other) noexcept
     return *this;
 }
 
+bool HeldDirectory::IsRemoved() const
+{
+    struct stat found = {};
+    return fstat(m_Descriptor, &found) == 0 && found.st_nlink == 0;
+}
+
 HeldDirectory HeldDirectory::Below(const std::string &name) const
 {
     HeldDirectory below;

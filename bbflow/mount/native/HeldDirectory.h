@@ -24,6 +24,9 @@ public:
 
     bool IsHeld() const { return m_Descriptor >= 0; }
 
+    /** Whether it has no name any more. */
+    bool IsRemoved() const;
+
     /** Returns a directory in this one, of which the same must hold. */
     HeldDirectory Below(const std::string &name) const;
 

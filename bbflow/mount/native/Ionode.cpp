@@ -18,6 +18,9 @@ namespace
 
 constexpr double ConnectSecs = 10.0;
 constexpr double InterruptSecs = 0.5;
+/** How long a node may say nothing before it is asked by another connection whether it still does
+ *  anything: one that waits for the shared storage lets others in. */
+constexpr double SilenceSecs = 10.0;
 /** How often bytes are sent that arrive damaged. */
 constexpr int SendTries = 3;
 
@@ -26,33 +29,6 @@ std::string RandomName()
 {
     std::random_device source;
     return std::to_string(source()) + "-" + std::to_string(source());
-}
-
-/** Waits for a reply; gives it if it isn't a refusal. */
-Value Await(const Caller &caller, Channel &channel)
-{
-    while (true)
-    {
-        if (std::optional<Value> reply = channel.Receive(After(InterruptSecs)))
-        {
-            if (!reply->BoolAt("ok"))
-            {
-                throw Errno(static_cast<int>(reply->UnsignedAt("errno")));
-            }
-            return std::move(*reply);
-        }
-        if (caller.IsInterrupted)
-        {
-            throw Errno(EINTR);
-        }
-    }
-}
-
-/** Sends a request and waits for its reply. */
-Value Exchange(const Caller &caller, Channel &channel, const Value &request)
-{
-    channel.Send(request);
-    return Await(caller, channel);
 }
 
 /** Checks that a file has what counts of it: on a node that has lost its memory it has less, and to
@@ -132,7 +108,7 @@ public:
         return m_Node->Over(
             [&](Channel &channel)
             {
-                const Value reply = Exchange(caller, channel, request);
+                const Value reply = m_Node->Exchange(caller, channel, request);
                 const uint64_t bytes = reply.UnsignedAt("bytes");
                 if (bytes > most)
                 {
@@ -159,7 +135,7 @@ public:
                     [&](Channel &channel)
                     {
                         channel.SendRaw(request, bytes);
-                        Await(caller, channel);
+                        m_Node->Await(caller, channel);
                         return bytes.size();
                     });
                 return;
@@ -209,44 +185,59 @@ std::string KeyOf(const uint64_t version, const uint64_t index)
 }
 
 Ionode::Ionode(Node address, std::string key)
-: m_Address(std::move(address)), m_Key(std::move(key)),
-  m_Directory(m_Address.IsHere() ? m_Address.Directory : "")
+: m_Address(std::move(address)), m_Key(std::move(key)), m_MayHold(m_Address.IsHere())
 {
 }
 
-bool Ionode::IsLocal()
+bool Ionode::IsLocal() { return Pieces() != nullptr; }
+
+std::shared_ptr<const HeldDirectory> Ionode::Pieces()
 {
     const std::lock_guard<std::mutex> lock(m_HoldMutex);
-    if (!m_Pieces.IsHeld() && m_Directory.IsHeld())
+    // A node that was started again after its directory was removed has another one of that name.
+    if (m_Pieces && m_Pieces->IsRemoved())
+    {
+        m_Pieces.reset();
+    }
+    if (!m_Pieces && m_MayHold)
     {
         Hold();
     }
-    return m_Pieces.IsHeld();
+    return m_Pieces;
 }
 
 bool Ionode::IsHeld()
 {
     const std::lock_guard<std::mutex> lock(m_HoldMutex);
-    return m_Pieces.IsHeld();
+    return m_Pieces != nullptr;
 }
 
 /** Holds the pieces if this session's node listens beside them: a master may name any directory of
  *  this user's, also that of a node with another key. */
 void Ionode::Hold()
 {
+    const HeldDirectory above(m_Address.Directory);
+    if (!above.IsHeld())
+    {
+        return;
+    }
     Node within = m_Address;
-    within.Socket = m_Directory.PathOf("ionode.sock");
+    within.Socket = above.PathOf("ionode.sock");
     try
     {
         const Channel asked(ConnectTo(within, m_Key, Transport::SharedMemory, After(ConnectSecs)));
-        m_Pieces = m_Directory.Below("pieces");
+        HeldDirectory pieces = above.Below("pieces");
+        if (pieces.IsHeld())
+        {
+            m_Pieces = std::make_shared<const HeldDirectory>(std::move(pieces));
+        }
     }
     catch (const Refused &error)
     {
         std::cerr << "bbflow-mount: the files in " << m_Address.Directory
                   << " are of other nodes than the master's, and aren't touched: " << error.what()
                   << std::endl;
-        m_Directory = HeldDirectory();
+        m_MayHold = false;
     }
     catch (const std::runtime_error &)
     {
@@ -256,36 +247,36 @@ void Ionode::Hold()
 
 std::unique_ptr<PieceFile> Ionode::Open(const std::string &key)
 {
-    if (!IsLocal())
+    if (const auto pieces = Pieces())
     {
-        return std::make_unique<RemotePiece>(shared_from_this(), key);
+        return std::make_unique<LocalPiece>(pieces->Open(key, O_RDWR));
     }
-    return std::make_unique<LocalPiece>(m_Pieces.Open(key, O_RDWR));
+    return std::make_unique<RemotePiece>(shared_from_this(), key);
 }
 
 std::unique_ptr<PieceFile> Ionode::Make(const Caller &caller, const std::string &key)
 {
-    if (!IsLocal())
+    if (const auto pieces = Pieces())
     {
-        std::unique_ptr<PieceFile> piece = Open(key);
-        piece->Cut(caller, 0);
-        return piece;
+        return std::make_unique<LocalPiece>(pieces->Make(key));
     }
-    return std::make_unique<LocalPiece>(m_Pieces.Make(key));
+    auto piece = std::make_unique<RemotePiece>(shared_from_this(), key);
+    piece->Cut(caller, 0);
+    return piece;
 }
 
 std::unique_ptr<PieceFile> Ionode::Copy(const Caller &caller, const std::string &key,
                                         const std::string &of, const uint64_t bytes)
 {
-    if (!IsLocal())
+    if (const auto pieces = Pieces())
     {
-        Ask(caller, Value::Map{{"op", "copy"}, {"key", key}, {"of", of}, {"bytes", bytes}});
-        return Open(key);
+        const LocalPiece source(pieces->Open(of, O_RDONLY));
+        auto made = std::make_unique<LocalPiece>(pieces->Make(key));
+        CopyBytes(source.Descriptor(), made->Descriptor(), bytes);
+        return made;
     }
-    const LocalPiece source(m_Pieces.Open(of, O_RDONLY));
-    std::unique_ptr<PieceFile> made = Make(caller, key);
-    CopyBytes(source.Descriptor(), made->Descriptor(), bytes);
-    return made;
+    Ask(caller, Value::Map{{"op", "copy"}, {"key", key}, {"of", of}, {"bytes", bytes}});
+    return std::make_unique<RemotePiece>(shared_from_this(), key);
 }
 
 void Ionode::WaitUntilReady(const Caller &caller, const std::string &key, const uint64_t offset,
@@ -302,6 +293,36 @@ void Ionode::Ask(const Caller &caller, const Value &request)
             Exchange(caller, channel, request);
             return size_t{0};
         });
+}
+
+Value Ionode::Exchange(const Caller &caller, Channel &channel, const Value &request) const
+{
+    channel.Send(request);
+    return Await(caller, channel);
+}
+
+Value Ionode::Await(const Caller &caller, Channel &channel) const
+{
+    for (Deadline silence = After(SilenceSecs);;)
+    {
+        if (std::optional<Value> reply = channel.Receive(After(InterruptSecs)))
+        {
+            if (!reply->BoolAt("ok"))
+            {
+                throw Errno(static_cast<int>(reply->UnsignedAt("errno")));
+            }
+            return std::move(*reply);
+        }
+        if (caller.IsInterrupted)
+        {
+            throw Errno(EINTR);
+        }
+        if (IsOver(silence))
+        {
+            ConnectTo(m_Address, m_Key, Transport::Auto, After(ConnectSecs));
+            silence = After(SilenceSecs);
+        }
+    }
 }
 
 size_t Ionode::Over(const std::function<size_t(Channel &)> &work)

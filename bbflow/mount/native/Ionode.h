@@ -63,6 +63,14 @@ public:
     /** Sends a request, and waits until it is done. */
     void Ask(const Caller &caller, const Value &request);
 
+    /** Sends a request over a connection and waits for its reply.
+     *  @throws Errno if it is refused; EINTR if it is no longer waited for
+     *  @throws ConnectionLost if the node says nothing, and lets nobody in either */
+    Value Exchange(const Caller &caller, Channel &channel, const Value &request) const;
+
+    /** The same for what was sent. */
+    Value Await(const Caller &caller, Channel &channel) const;
+
     /** Whether its pieces are opened here; asks who listens in its directory, the first time. */
     bool IsLocal();
 
@@ -73,9 +81,10 @@ private:
     const Node m_Address;
     const std::string m_Key;
     std::mutex m_HoldMutex;
-    HeldDirectory m_Directory;
-    /** Held once and for all, with m_HoldMutex locked. */
-    HeldDirectory m_Pieces;
+    /** Whether its directory is one of this host, and not known to be another node's. */
+    bool m_MayHold;
+    /** Other threads may still work in one that was removed. */
+    std::shared_ptr<const HeldDirectory> m_Pieces;
     /** A connection, by the name that the node knows it by. */
     struct Named
     {
@@ -87,6 +96,7 @@ private:
     /** Connections whose last request may still be carried out, though nobody waits for it. */
     std::set<std::string> m_Left;
 
+    std::shared_ptr<const HeldDirectory> Pieces();
     void Hold();
     Named Connect();
     std::optional<Named> TakeIdle();

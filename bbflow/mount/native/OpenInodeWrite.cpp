@@ -90,6 +90,11 @@ OpenInode::WriteMode OpenInode::ModeOf(const uint64_t index, const uint64_t offs
 void OpenInode::Prepare(const Caller &caller, const uint64_t index, const WriteMode mode,
                         Piece &piece)
 {
+    if (m_HasFailed)
+    {
+        // Its node may be had by messages until now, and by its files from now on.
+        m_Volume.Nodes().At(m_Map.NodeOf(index))->Settle();
+    }
     if (mode == WriteMode::InPlace || mode == WriteMode::Append)
     {
         piece.File = FileFor(index, 0);
