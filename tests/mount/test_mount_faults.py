@@ -238,6 +238,16 @@ def test_calls_wait_for_an_ionode_that_is_stopped_no_longer_than_for_one_that_wa
     assert (where / "f").read_bytes() == b"before after"
 
 
+def test_a_close_that_waits_too_long_for_its_ionode_fails_and_the_log_says_for_which(servers, mounts):
+    servers.start(storage=False, master=("--node-loss", "0.5"))
+    where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
+    file = (where / "f").open("wb", buffering=0)
+    file.write(b"never")
+    servers.kill("master-io0")
+    assert errno_of(file.close) == errno.EIO
+    assert "IOnode master-io0, which has bytes of 'f', is away" in mounts.said("m")
+
+
 def test_files_are_made_where_an_ionode_was_started_again_in_another_directory_of_its_name(servers, mounts):
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = "{}:{}".format(*free.getsockname())

@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <string>
+#include <utility>
 
 namespace bbflow
 {
@@ -11,13 +13,18 @@ namespace bbflow
 class Errno : public std::exception
 {
 public:
-    explicit Errno(const int number) : m_Number(number) {}
+    /** @param why what a master says of it; nothing if there is no more to say */
+    explicit Errno(const int number, std::string why = {}) : m_Number(number), m_Why(std::move(why))
+    {
+    }
 
     int Number() const { return m_Number; }
+    const std::string &Why() const { return m_Why; }
     const char *what() const noexcept override { return std::strerror(m_Number); }
 
 private:
     int m_Number;
+    std::string m_Why;
 };
 
 /** The same where nobody knows what became of a request: its reply isn't waited for any longer. */

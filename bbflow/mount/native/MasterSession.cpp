@@ -38,11 +38,13 @@ Value Accepted(Value reply)
     {
         const Value *number = reply.Find("errno");
         const int error = number != nullptr ? static_cast<int>(number->AsUnsigned()) : EIO;
-        if (const Value *why = reply.Find("error"); error == EIO && why != nullptr)
+        const Value *why = reply.Find("error");
+        const std::string text = why != nullptr ? std::string(why->Text()) : "";
+        if (error == EIO && !text.empty())
         {
-            std::cerr << "bbflow-mount: " << why->Text() << std::endl;
+            std::cerr << "bbflow-mount: " << text << std::endl;
         }
-        throw Errno(error);
+        throw Errno(error, text);
     }
     return reply;
 }

@@ -4,6 +4,7 @@
 #include "Deadline.h"
 #include "Errno.h"
 
+#include <iostream>
 #include <thread>
 
 namespace bbflow
@@ -30,6 +31,10 @@ public:
         }
         if (IsOver(m_Deadline))
         {
+            if (!error.Why().empty()) // the program is only told EIO
+            {
+                std::cerr << "bbflow-mount: " << error.Why() << std::endl;
+            }
             throw Errno(EIO);
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
