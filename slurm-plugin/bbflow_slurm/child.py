@@ -14,10 +14,13 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bbflow.errors import BbflowError, describe
 from bbflow_slurm.children import NO
+
+if TYPE_CHECKING:
+    from bbflow_slurm.streams import JobStream
 
 Facts = Mapping[str, Any]
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
@@ -107,18 +110,46 @@ def _remove(facts: Facts) -> None:
     clear_below(facts["directory"])
 
 
-def _stream(step: str) -> Callable[[Facts], bool]:
-    def work(facts: Facts) -> bool:
-        from bbflow_slurm import parts
+def _of_stream(work: Callable[["JobStream", Facts], None]) -> Callable[[Facts], bool]:
+    """Make a step of what is done for a job's stream, if it has one."""
+
+    def step(facts: Facts) -> bool:
         from bbflow_slurm.streams import JobStream
 
         stream = JobStream(Path(facts["directory"]), facts["job"])
         if not stream.is_wanted:
             return False
-        getattr(parts, step)(stream, facts)
+        work(stream, facts)
         return True
 
-    return work
+    return step
+
+
+@_of_stream
+def _host_begin(stream: "JobStream", facts: Facts) -> None:
+    """Start a host's part of the stream, and wait until the job may begin or not."""
+    from bbflow_slurm.hosts import Hosts, begin
+
+    begin(stream, Hosts(facts["host"], tuple(facts["hosts"])), restarts=facts["restarts"], end_s=facts["end_s"])
+
+
+@_of_stream
+def _host_end(stream: "JobStream", facts: Facts) -> None:
+    """Announce that the job has ended, and wait until nothing runs on this host any more."""
+    stream.end()
+    stream.await_end(facts["host"])
+
+
+@_of_stream
+def _fail(stream: "JobStream", facts: Facts) -> None:
+    stream.fail(facts["reason"])
+
+
+@_of_stream
+def _await_done(stream: "JobStream", _: Facts) -> None:
+    """Announce that the job has ended, and wait for its analysis, wherever it runs."""
+    stream.end()
+    stream.await_done()
 
 
 STEPS: Mapping[str, Callable[[Facts], bool | None]] = {
@@ -126,10 +157,10 @@ STEPS: Mapping[str, Callable[[Facts], bool | None]] = {
     "stage-in": _stage_in,
     "stage-out": _stage_out,
     "remove": _remove,
-    "host-begin": _stream("begin"),
-    "host-end": _stream("end"),
-    "fail": _stream("fail"),
-    "await-done": _stream("await_done"),
+    "host-begin": _host_begin,
+    "host-end": _host_end,
+    "fail": _fail,
+    "await-done": _await_done,
 }
 """What can be asked for."""
 _STARTS_PROGRAMS = frozenset({"host-begin"})
