@@ -190,6 +190,7 @@ clean:
 	rm -f bbflow/mount/bbflow-mount
 
 check-tools:
+	@case "$(CURDIR)" in *[[:space:]]*) echo "$(CURDIR) has a blank in its path, with which MPI's compilers fail: clone elsewhere" >&2; exit 1;; esac
 	@command -v g++ >/dev/null || { echo "g++ is missing: apt install g++" >&2; exit 1; }
 	@command -v python3 >/dev/null || { echo "python3 is missing: apt install python3" >&2; exit 1; }
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "python3 is older than 3.11: apt install python3.11" >&2; exit 1; }

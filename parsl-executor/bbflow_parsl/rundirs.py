@@ -35,7 +35,9 @@ class RunDirectory:
             self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{label}-", dir=parent)).absolute()
             held = lock(self.path / ALIVE)
         except OSError as error:
-            raise ConfigError(f"can't make a directory on the burst buffer {parent}: {error.strerror}") from None
+            raise ConfigError(
+                f"can't make a directory on the burst buffer {parent}: {error.strerror}; name one that is yours"
+            ) from None
         assert held is not None
         self._lock = held
         mark(held, str(self.path))

@@ -316,3 +316,16 @@ def test_a_missing_tool_is_named_with_what_installs_it(monkeypatch, tmp_path, to
     monkeypatch.setattr(climate.shutil, "which", lambda name, **rest: None if name == tool else found(name, **rest))
     with pytest.raises(RuntimeError, match=re.escape(message)):
         climate.build(tmp_path)
+
+
+def test_a_compiler_in_a_path_with_blanks_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(climate.shutil, "which", lambda name, **rest: str(tmp_path / "my clone" / name))
+    with pytest.raises(RuntimeError, match="MPI's compilers fail in a path with blanks"):
+        climate.build(tmp_path)
+
+
+def test_a_build_that_fails_shows_its_last_lines_as_they_are(tmp_path, capfd):
+    (tmp_path / "file").touch()
+    with pytest.raises(RuntimeError, match=r"the build of climate failed \(cmake 1\): see above"):
+        climate.build(tmp_path / "file")
+    assert "CMake Error:" in capfd.readouterr().err

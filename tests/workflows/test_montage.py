@@ -8,6 +8,7 @@ import pytest
 from astropy.io import fits
 from bbflow_workflows import montage
 from bbflow_workflows.montage import steps
+from bbflow_workflows.montage.__main__ import main
 from PIL import Image
 
 SMALL = {"rows": 2, "columns": 3, "pixels": 120, "stars": 150, "slope": 30.0}
@@ -109,6 +110,40 @@ def test_a_directory_without_tiles_is_one_clear_error(tmp_path):
     done = run("mosaic", tmp_path)
     assert done.returncode == 1
     assert done.stderr == f"montage: {tmp_path} has no tile*.fits: make some with the command 'tiles'\n"
+
+
+@pytest.mark.parametrize("words", [["--rows", "-1"], ["--columns", "0"], ["--pixels", "1"]])
+def test_a_survey_of_nothing_is_refused(tmp_path, capsys, words):
+    assert main(["tiles", str(tmp_path / "survey"), *words]) == 1
+    assert "can't be made" in capsys.readouterr().err
+    assert not (tmp_path / "survey").exists()
+
+
+def test_a_configuration_that_sets_none_is_one_clear_error(tmp_path, capsys):
+    (tmp_path / "c.py").write_text("x = 1")
+    montage.make_tiles(tmp_path, montage.Survey(rows=1, columns=1, pixels=40))
+    assert main(["mosaic", str(tmp_path), "--output", str(tmp_path / "out"), "--config", str(tmp_path / "c.py")]) == 1
+    assert "sets no 'config'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["über"], "ASCII characters only"), (["x", "--workers", "0"], "--workers 0: at least 1")]
+)
+def test_what_montage_or_parsl_cannot_do_is_refused_at_once(tmp_path, monkeypatch, capsys, words, said):
+    monkeypatch.chdir(tmp_path)
+    assert main(["mosaic", *words, "--output", "out"]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_broken_tile_ends_the_mosaic_with_one_line_in_a_directory_with_blanks(tmp_path):
+    survey = tmp_path / "my survey"
+    done = run("tiles", survey, *flags(**SMALL))
+    assert done.returncode == 0, done.stderr
+    os.truncate(survey / "tile_0_0.fits", 5000)
+    done = run("mosaic", survey, "--output", tmp_path / "my mosaic", *TOOL)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "tile_0_0.fits" in done.stderr
 
 
 def test_the_truth_is_written_so_that_people_can_read_it(survey):

@@ -27,13 +27,15 @@ def build(build_directory: Path) -> Path:
     Raises
     ------
     RuntimeError
-        If a tool is missing, with the command that installs it, or if the build fails, with the
-        compiler's last lines.
+        If a tool is missing, with the command that installs it; or if the build fails, whose last
+        lines are on standard error.
     """
     _tool("g++", "apt install g++")
     cmake = _tool("cmake", "pip install 'bbflow[demo]'")
     ninja = _tool("ninja", "pip install 'bbflow[demo]'")
     mpicxx = _tool("mpicxx", "pip install 'bbflow[demo]'", package="mpich")
+    if " " in str(mpicxx):  # its scripts don't quote what they make of their own path
+        raise RuntimeError(f"{mpicxx}: MPI's compilers fail in a path with blanks: make the environment elsewhere")
     configure: list[str | Path] = [
         cmake,
         "-S",
@@ -104,5 +106,5 @@ def _fresh(build_directory: Path, mpicxx: Path) -> list[str]:
 def _run(step: list[str | Path]) -> None:
     done = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
-        last = "\n".join(done.stdout.splitlines()[-20:])
-        raise RuntimeError(f"the build of climate failed ({Path(step[0]).name} {done.returncode}):\n{last}")
+        print(*done.stdout.splitlines()[-20:], sep="\n", file=sys.stderr)
+        raise RuntimeError(f"the build of climate failed ({Path(step[0]).name} {done.returncode}): see above")

@@ -28,6 +28,7 @@ from bbflow_workflows.montage import REGION, TRUTH, Survey, make_mosaic, make_ti
 from bbflow_workflows.montage.configs import local_config, staged_buffer, staged_config
 from bbflow_workflows.montage.places import at_hand, below, filling, has, is_remote, on_mount, put, reach, tiles_in
 from parsl.config import Config
+from parsl.errors import ParslError
 
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.events import EventLog
@@ -38,10 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options)
-    except (OSError, ValueError, BbflowError) as error:
-        print(f"montage: {error}", file=sys.stderr)
+    except (OSError, ValueError, RuntimeError, ParslError, BbflowError) as error:
+        print(f"montage: {_cause(error)}", file=sys.stderr)
         return 1
     return code
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what failed first: what depends on it fails with an error of Parsl's that names numbers only."""
+    while isinstance(error, ParslError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,6 +147,11 @@ def _pegasus(options: argparse.Namespace) -> int:
 
 def _mosaic(options: argparse.Namespace) -> int:
     survey, output = (on_mount(place, options.mount) for place in (options.directory, options.output))
+    if options.workers < 1:
+        raise ConfigError(f"--workers {options.workers}: at least 1 must compute")
+    for place in (survey, output):
+        if not os.path.abspath(place).isascii():
+            raise ConfigError(f"{place}: Montage's programs read names of ASCII characters only: give another path")
     reach(output)
     tiles = tiles_in(survey)
     # Parsl finds its own programs on PATH, and a virtual environment need not be there.
@@ -159,10 +172,13 @@ def _mosaic(options: argparse.Namespace) -> int:
 def _config(options: argparse.Namespace, survey: str, output: str, stack: ExitStack) -> Config:
     """Return the user's configuration, or one for this host: what lies elsewhere is staged."""
     if options.config:
-        config: Config = runpy.run_path(str(options.config))["config"]
+        config = runpy.run_path(str(options.config)).get("config")
+        if not isinstance(config, Config):
+            raise ConfigError(f"{options.config} sets no 'config', a parsl.config.Config")
         return config
     notes = output
-    if options.mount or is_remote(output):
+    # Parsl doesn't quote its directory's name for its workers: with a blank in it none ever starts.
+    if options.mount or is_remote(output) or " " in os.path.abspath(output):
         notes = stack.enter_context(TemporaryDirectory(prefix="bbflow-montage-"))
     run_directory = Path(notes) / "runinfo"
     if not (is_remote(survey) or is_remote(output)):

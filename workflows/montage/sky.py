@@ -47,6 +47,13 @@ class Survey:
     seed: int = 1
     """Of the field, the noise and the backgrounds."""
 
+    def __post_init__(self) -> None:
+        for name, least in (("rows", 1), ("columns", 1), ("pixels", 16), ("stars", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(
+                    f"a survey with {name} {getattr(self, name)} can't be made: {least} or more are needed"
+                )
+
     @property
     def step_deg(self) -> float:
         """Distance between the centres of two neighbours."""

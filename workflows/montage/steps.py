@@ -284,4 +284,6 @@ def _call(tool: str, *arguments: Any, **options: Any) -> dict[str, Any]:
 
 def _check(tool: str, answer: Mapping[str, Any], on: Sequence[Any]) -> None:
     if answer["status"] != "0":
-        raise RuntimeError(f"{tool} failed: {answer.get('msg', answer)} (on {', '.join(map(str, on))})")
+        # Links stand for the files: of those the user knows the names.
+        names = ", ".join(os.path.realpath(each) if os.path.islink(each) else str(each) for each in map(str, on))
+        raise RuntimeError(f"{tool} failed: {answer.get('msg') or 'it gives no reason'} (on {names})")
