@@ -71,6 +71,12 @@ def holds_bytes(dataset):
 
 def changes(dataset):
     return dataset.isel(lat=slice(0, 1 + int(dataset["bbflow_step"]) // 40))
+
+
+def harms(dataset, path):
+    if dataset["bbflow_step"] == 60:
+        __import__("os").unlink(path)
+    return dataset.max()
 '''
 
 
@@ -139,6 +145,14 @@ def test_functions_are_called_with_chosen_steps_and_with_results_and_what_they_r
     np.testing.assert_array_equal(warm["time"], results["time_day"])
     np.testing.assert_array_equal(warm["time_bnds"], results["time_day_bnds"])
     assert list(warm["name"].values) == ["warm"] * 4
+
+
+def test_answers_that_somebody_has_removed_are_told(tas, tmp_path):
+    path = tmp_path / "out/functions/harms.zarr/tas/c.1"
+    functions = {"harms": {"call": "called:harms", "of": "tas", "every": 20, "arguments": {"path": str(path)}}}
+    outcome, _ = run(tmp_path, functions)
+    told = "function harms: tas/c.1 of its store was removed or cut off during the run, so answers are lost"
+    assert (outcome.complete, outcome.errors) == (False, (told,))
 
 
 def test_a_function_that_fails_is_named_and_everything_else_is_whole(tas, tmp_path):

@@ -12,6 +12,7 @@ from bbflow.functions import Found, FoundVariable
 from bbflow.stream.attributes import PACKING_NUMBERS, in_json
 from bbflow.stream.cf import STEP
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY
+from bbflow.transit.output.lost_files import lost_files, names_of
 from bbflow.zarr_store.chunks import TEXT
 from bbflow.zarr_store.growing import GrowingZarr
 
@@ -21,6 +22,7 @@ ROW_SIZE = "row_size"
 """How many rows each field has (CF conventions 1.11, section 9.3.3, "contiguous ragged array representation")."""
 THROUGH, KEPT, STOP, ERROR = "bbflow_through", "bbflow_kept", "bbflow_stop", "bbflow_error"
 """Attributes of the store: up to where the function was called, for which steps it asked, why to stop, what failed."""
+ANSWERS_LOST = "{} of its store was removed or cut off during the run, so answers are lost"
 READ_BY = PACKING_NUMBERS | {"units", "calendar", "dtype", "_Unsigned"}
 """Attributes of variables without which their numbers say something else."""
 ROWS_PER_CHUNK, TIMES_PER_CHUNK = 1 << 12, 512
@@ -56,6 +58,12 @@ class Answers:
         self.path = output / FUNCTIONS_DIRECTORY / f"{name}.zarr"
         """The store."""
         self._store = GrowingZarr(self.path)
+        self._before = dict(self._store.lengths)
+
+    def lost(self) -> list[str]:
+        """Return what is gone or cut off of what this analysis has written, by paths in the store."""
+        found = lost_files(self._store, self._store.chunks, self._before, ())
+        return [*self._store.lost, *names_of(self.path, list(found))]
 
     @property
     def through(self) -> int:
@@ -102,8 +110,7 @@ class Answers:
             self._add_rows(found, place, index, found.rows)
         self._write_place(place, index)
         if self._store.lost:
-            lost = self._store.lost[0]
-            raise OperatorError(f"{lost} of its store was removed or cut off during the run, so answers are lost")
+            raise OperatorError(ANSWERS_LOST.format(self._store.lost[0]))
 
     def _index(self, place: AxisPlace) -> int:
         """Return where on the axis an answer lies: that of a span may be there already."""

@@ -10,7 +10,7 @@ from bbflow.functions import Said, UserFunction
 from bbflow.host.atomic import write_whole
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.records import Parts
-from bbflow.transit.calling.answers import ERROR, KEPT, STOP, THROUGH, Answers, AxisPlace
+from bbflow.transit.calling.answers import ANSWERS_LOST, ERROR, KEPT, STOP, THROUGH, Answers, AxisPlace
 from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
 from bbflow.transit.driver.stage import Running, Seen, StageReport, StreamStart
@@ -206,6 +206,10 @@ class CallStage:
                     calling.tasks.tasks[0].exception()  # waits
             # Without what was shown, which was taken in above: else those spans would be called with again and again.
             self.take(replace(seen, shown=()))
+        for calling in self._all:
+            if not calling.error and (lost := calling.answers.lost()):
+                calling.error = f"function {calling.function.name}: {ANSWERS_LOST.format(', '.join(lost))}"
+                calling.answers.commit(**{ERROR: calling.error})
         return StageReport(self.errors, not self.errors)
 
     def _count(self, calling: Calling, call: Call, receipt: CallReceipt, seen: Seen) -> None:
