@@ -23,6 +23,10 @@ class StreamError(BbflowError):
     """A stream never opened, was aborted, or is not in the state a request needs."""
 
 
+class SpillError(StreamError):
+    """Spilled blocks were removed, cut or changed: an analysis that is started again continues without their step."""
+
+
 class SourceError(BbflowError):
     """A file to be staged is missing, forbidden, damaged or changed at its source."""
 

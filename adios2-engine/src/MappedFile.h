@@ -20,6 +20,8 @@ public:
     /** Where a part of the file is. @throws std::runtime_error if the file has no such part */
     const char *At(size_t offset, size_t bytes) const;
 
+    size_t Bytes() const { return m_Bytes; }
+
 private:
     std::string m_Path;
     const char *m_Begin = nullptr;

@@ -1,5 +1,7 @@
 #include "ReaderLink.h"
 
+#include "Pool.h"
+
 #include <algorithm>
 #include <deque>
 #include <poll.h>
@@ -33,6 +35,7 @@ ReaderLink::ReaderLink(const Node &node, const std::string &key, const Transport
 {
     if (WayTo(node, transport) == Transport::SharedMemory)
     {
+        Pool::Check(node.Directory + "/pool");
         m_Pool = std::make_unique<MappedFile>(node.Directory + "/pool");
     }
 }

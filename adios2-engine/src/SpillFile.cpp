@@ -1,6 +1,7 @@
 #include "SpillFile.h"
 
 #include "Arena.h"
+#include "Crc32c.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -73,12 +74,15 @@ void SpillFile::Land(const char *source, const size_t bytes, const size_t offset
     {
         Open(0); // it was finished, but then a block of a lost node came back
     }
+    uint32_t check = 0;
     for (size_t i = 0; i < bytes; i += pieceBytes)
     {
         const size_t n = std::min(pieceBytes, bytes - i);
         scan.See(source + i, n);
+        check = Crc32c({source + i, n}, check); // now: the piece is in the cache
         Write(source + i, n, offset + i);
     }
+    m_Table.Put(offset, bytes, check);
 }
 
 void SpillFile::Write(const char *bytes, const size_t n, const size_t offset)
@@ -96,9 +100,14 @@ void SpillFile::Write(const char *bytes, const size_t n, const size_t offset)
 
 void SpillFile::Finish()
 {
-    if (m_File >= 0 && close(std::exchange(m_File, -1)) != 0)
+    if (m_File >= 0)
     {
-        ThrowError();
+        const std::string table = m_Table.Encoded(m_Path);
+        Write(table.data(), table.size(), m_Used);
+        if (close(std::exchange(m_File, -1)) != 0)
+        {
+            ThrowError();
+        }
     }
     m_Phase.End();
 }

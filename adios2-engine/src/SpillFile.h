@@ -2,6 +2,7 @@
 
 #include "Landing.h"
 #include "SpillPhase.h"
+#include "SpillTable.h"
 
 #include <string>
 
@@ -31,7 +32,7 @@ public:
     void GoOn(Channel &, FabricRoute *) override {}
     bool NeedsMemory() const override { return false; }
 
-    /** Closes the file, so that other hosts see all of it.
+    /** Writes the table and closes the file, so that other hosts see all of it.
      *  @throws std::runtime_error if the file system has lost something */
     void Finish();
 
@@ -45,6 +46,7 @@ private:
     std::string m_Path;
     int m_File;
     size_t m_Used = 0;
+    SpillTable m_Table;
     bool m_Stays = false;
 
     /** Returns false if the file is there already and O_EXCL is among the flags. */

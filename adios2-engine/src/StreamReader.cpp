@@ -205,10 +205,10 @@ const char *StreamReader::Mapped(const StoredBlock &block)
     {
         return m_Nodes.at(block.Node).Mapped(block.Offset, block.Bytes);
     }
-    std::unique_ptr<MappedFile> &file = m_Spilled[block.File];
+    std::unique_ptr<SpilledFile> &file = m_Spilled[block.File];
     if (!file)
     {
-        file = std::make_unique<MappedFile>(block.File);
+        file = std::make_unique<SpilledFile>(block.File);
     }
     return file->At(block.Offset, block.Bytes);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "MappedFile.h"
 #include "ReadView.h"
+#include "SpilledFile.h"
 #include "StepContents.h"
 #include "StreamNode.h"
 
@@ -49,7 +49,7 @@ private:
     const Parameters m_Parameters;
     std::vector<StreamNode> m_Nodes;
     std::unique_ptr<ReadView> m_View;
-    std::map<std::string, std::unique_ptr<MappedFile>> m_Spilled; // of the current step
+    std::map<std::string, std::unique_ptr<SpilledFile>> m_Spilled; // of the current step
     Value::Array m_Base;   // attributes before the oldest step, not taken yet
     Value::Array m_Newest; // attributes as they are now
     int64_t m_Passed = -1;

@@ -20,6 +20,7 @@ from bbflow.errors import (
     ConfigError,
     MissingToolError,
     NodeError,
+    SpillError,
     StreamError,
     describe,
 )
@@ -61,6 +62,7 @@ EXIT_CODES = {
     CapacityError: os.EX_TEMPFAIL,
     MissingToolError: os.EX_UNAVAILABLE,
     NodeError: os.EX_NOHOST,
+    SpillError: os.EX_IOERR,
     StreamError: os.EX_DATAERR,
 }
 

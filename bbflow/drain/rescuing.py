@@ -29,6 +29,7 @@ from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import RESCUE, Consumers, Forsaken
 from bbflow.view.layout import PlacedBlock
+from bbflow.view.spills import readable
 from bbflow.view.stream import STEPS_PER_REPLY, StreamView, told_refusal
 from bbflow.view.times import StepTimes, clock_of, told_by
 from bbflow.view.watch import StreamWatch
@@ -51,7 +52,7 @@ class Rescued:
     complete: bool
     """Whether every writer closed the stream in order, and was refused nothing."""
     refused: Sequence[str]
-    """What the program was refused, and the stream lacks."""
+    """What the program was refused, or was lost since, and the stream lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ class Rescue:
         self._adapting = Adapting(names, done, read_as, read, self._consumers.numbering, whole=whole)
         self._times: StepTimes | None = None
         self._is_open = False
+        self._lost: list[str] = []
 
     def run(self) -> Rescued:
         """Drain until the stream has ended, and let the nodes forget it.
@@ -154,7 +156,7 @@ class Rescue:
                 self._drain()
             self._draining.commit_late(self._view.attributes)
             self._check_all_is_there()
-            refused = self._view.refused
+            refused = [*self._view.refused, *self._lost]
             self._consumers.drop(self._view.unaware, lambda whys: refused.extend(map(told_refusal, whys)))
             refused = list(dict.fromkeys(refused))
             steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started
@@ -190,6 +192,8 @@ class Rescue:
         node, news = self._news.get()
         if isinstance(news, BbflowError):
             raise news
+        news, lost = readable(node, news)
+        self._lost += lost
         for name, own in self._adapting.take(node, news):
             self._view.update(name, own)
             self._told.update(step.number for step in own.steps if step.number > self._first)

@@ -11,6 +11,7 @@ from bbflow.registered.process import FunctionProcess
 from bbflow.registered.registration import Registration
 from bbflow.registered.runner import Part
 from bbflow.store.block_values import read_block
+from bbflow.store.spilled import map_spilled
 from bbflow.stream.records import Block
 from bbflow.view.lease import Lease
 
@@ -82,6 +83,9 @@ def calls_by_node(group: Sequence[FollowedStep], *, each_block: bool) -> list[li
 
 def parts_of(node: NodeAddress, blocks: Sequence[Placed]) -> tuple[list[Part], bool]:
     """Return where the bytes of some blocks lie on their host, and whether that is the pool."""
+    for _, block in blocks:
+        if block.file:
+            map_spilled(block.file, block.offset, block.bytes)  # is checked here
     in_pool = not any(block.file for _, block in blocks)
     return [(block.file or node.pool, block.offset, block.bytes) for _, block in blocks], in_pool
 

@@ -20,7 +20,7 @@ CONTINUE, STOP = "continue", "stop"
 UNFORESEEN = 1
 PASSING = {
     os.EX_NOHOST: "a BB node or the Dask workers didn't answer",
-    os.EX_IOERR: "a file could not be written",
+    os.EX_IOERR: "a file could not be read or written",
     UNFORESEEN: "an unforeseen error",
 }
 """Exit codes of an analysis whose cause may pass."""

@@ -8,15 +8,11 @@ import numpy as np
 
 from bbflow.errors import StreamError
 from bbflow.store.pool import map_pool
+from bbflow.store.spilled import map_spilled
 from bbflow.stream.records import FOLDED, Block, BlockForm
 
 Memory = mmap.mmap | np.ndarray[Any, Any]
 """A pool, or a file of spilled blocks, that is mapped."""
-
-
-def map_file(path: str) -> np.ndarray[Any, Any]:
-    """Map a file of spilled blocks for reading, as long as an array looks at it."""
-    return np.memmap(path, "u1", "r")
 
 
 def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
@@ -34,8 +30,20 @@ def read_block(pool: str, block: Block) -> np.ndarray[Any, Any]:
     numpy.ndarray
         Read-only, of shape ``block.count``. It is valid until the step is done with.
     """
-    memory = map_file(block.file) if block.file else map_pool(pool)
-    return values_at(memory, block.offset, block).reshape(block.count)
+    if block.file:
+        return spilled_values(block.file, block.offset, block).reshape(block.count)
+    return values_at(map_pool(pool), block.offset, block).reshape(block.count)
+
+
+def spilled_values(path: str, offset: int, form: Block | BlockForm) -> np.ndarray[Any, Any]:
+    """Return the values of a block that begin at a byte of a file, as `values_at`; raises as `map_spilled`, too."""
+    return values_at(map_spilled(path, offset, _reach(form) * form.dtype.itemsize), offset, form)
+
+
+def _reach(form: Block | BlockForm) -> int:
+    """Return how many values lie between a block's first and its last one, these included."""
+    points = math.prod(form.count)
+    return points and (points - 1) * form.stride + 1
 
 
 def values_at(memory: Memory, offset: int, form: Block | BlockForm) -> np.ndarray[Any, Any]:
@@ -44,15 +52,13 @@ def values_at(memory: Memory, offset: int, form: Block | BlockForm) -> np.ndarra
     Raises
     ------
     StreamError
-        If its rank has folded it, so that there are no values; or if the file that it was spilled to was cut.
+        If its rank has folded it, so that there are no values; or if the memory is too short for it.
     """
     if form.folded:
         raise StreamError(
             f"{form.name} can't be read: {FOLDED}: let the operators be as they were, or start the program again"
         )
-    points = math.prod(form.count)
-    reach = points and (points - 1) * form.stride + 1
+    reach = _reach(form)
     if offset + reach * form.dtype.itemsize > len(memory):
-        where = f"{memory.filename} was cut" if isinstance(memory, np.memmap) else "its memory ends before"
-        raise StreamError(f"{form.name} can't be read: {where}")
+        raise StreamError(f"{form.name} can't be read: its memory ends before")
     return np.frombuffer(memory, form.dtype, reach, offset)[:: form.stride]

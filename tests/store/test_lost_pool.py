@@ -6,11 +6,9 @@ import shutil
 import pytest
 
 from bbflow.errors import NodeError, StreamError
-from bbflow.store.block_values import map_file, values_at
 from bbflow.store.entries import AbortRecord
 from bbflow.store.node import NodeStore
 from bbflow.store.pool import forget_pools, map_pool
-from bbflow.stream.records import BlockForm
 
 CAPACITY = 1 << 16
 
@@ -52,13 +50,3 @@ def test_nobody_takes_a_pool_that_was_taken_away_for_the_nodes(tmp_path, harm, i
     with pytest.raises(NodeError, match=lost):
         NodeStore(tmp_path, CAPACITY)
     forget_pools()
-
-
-def test_a_spilled_file_that_was_cut_is_named(tmp_path):
-    spilled = tmp_path / "model.0.0.spill"
-    spilled.write_bytes(bytes(16))
-    block = BlockForm("v", "float", "GlobalArray", (4,), (0,), (4,), 0, 0, 0, 16)
-    assert values_at(map_file(str(spilled)), 0, block).tolist() == [0] * 4
-    os.truncate(spilled, 15)
-    with pytest.raises(StreamError, match=f"v can't be read: {spilled} was cut"):
-        values_at(map_file(str(spilled)), 0, block)

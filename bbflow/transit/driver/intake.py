@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, StreamError
 from bbflow.events import EventLog
+from bbflow.host.log import log
 from bbflow.net.contact import NodeAddress
 from bbflow.transit.driver.first_step import asks_for_extremes, read_as
 from bbflow.transit.driver.safe import read_safe_copy
@@ -18,6 +19,7 @@ from bbflow.transit.output.claiming import FIELDS_DIRECTORY
 from bbflow.view.adapting import Adapting
 from bbflow.view.blocks import BlockReader
 from bbflow.view.consumers import LOST_PATIENCE_S, PATIENCE_S, Consumers, Forsaken
+from bbflow.view.spills import readable
 from bbflow.view.stream import StreamView
 from bbflow.view.watch import StreamWatch
 
@@ -169,6 +171,7 @@ class Intake:
         self._landed, self._forgotten = max(done.values()), -1
         self._watch: StreamWatch | None = None
         self._deadline_s = 0.0
+        self._began_s = time.time()
 
     def start(self) -> None:
         """Begin to watch the nodes."""
@@ -197,6 +200,10 @@ class Intake:
         """
         told = self._inbox.take(wait_s)
         for source, news in told:
+            # What is there when this analysis begins: the one before may have ended since it couldn't read that.
+            news, lost = readable(source, news, self._began_s)
+            for line in lost:
+                log(f"bbflow: {line}")
             for node, own in self.adapting.take(source, news):
                 self.view.update(node, own)
         if told:

@@ -20,7 +20,7 @@ from bbflow.operators.kernel_arrays import as_blocks
 from bbflow.operators.space.placement import Local
 from bbflow.operators.state import part_of
 from bbflow.operators.steps import Array, DType, Steps, Views
-from bbflow.store.block_values import map_file, values_at
+from bbflow.store.block_values import spilled_values, values_at
 from bbflow.store.pool import map_pool
 from bbflow.stream.cf import Encoding
 from bbflow.stream.dtypes import wide_dtype
@@ -264,7 +264,7 @@ class MappedSteps:
         at, form = place[1], self.plan.layout.forms[place[1]]
         if form.spilled:
             source = self.plan.layout.source_of[at]
-            return (values_at(map_file(files[source]), form.place, form) for files in self.steps.files)
+            return (spilled_values(files[source], form.place, form) for files in self.steps.files)
         return (values_at(self.pool, offset, form) for offset in self.offsets[at].tolist())
 
     def extremes(self, forms: Array) -> Array:

@@ -165,7 +165,8 @@ class Losses(msgspec.Struct, frozen=True):
         if self.torn is None:
             return []
         first, last = self.torn
-        return [f"all points lack the steps from {first} to {last}: a BB node lost their time or a part of them"]
+        which = f"step {first}" if first == last else f"steps from {first} to {last}, or some of these"
+        return [f"all points lack {which}: a time or a part was lost with a BB node or a spilled file"]
 
     def lose(
         self, names: Collection[str], safe: Iterable[Row], known: Collection[ShardKey], nodes: Sequence[str]
