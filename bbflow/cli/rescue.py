@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from bbflow.configuring.step_time import read_time
-from bbflow.drain.rescuing import Rescue
+from bbflow.drain.rescuing import Rescue, check_known
 from bbflow.host.log import tell
 from bbflow.run.course import INCOMPLETE
 
@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if not options.owner:  # else it is a run's, whose program may open the stream later
+        check_known(options.contact, options.stream)
     rescued = Rescue(
         options.contact,
         options.stream,

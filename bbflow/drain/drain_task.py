@@ -134,7 +134,7 @@ def drain_steps(work: DrainWork, gate: Callable[[int], AbstractContextManager[No
 
 def get_ready(write: Callable[[DrainWork], Drained], pool: str) -> None:
     """Import what a writing function needs, and map a node's pool: a task, before the first step is there."""
-    map_pool(pool)
+    map_pool(pool, is_backed=False)
 
 
 def write_next(write: Callable[[DrainWork], Drained], work: DrainWork, *before: Drained) -> Drained:

@@ -268,6 +268,25 @@ class Rescue:
         return None
 
 
+def check_known(contact: Path, stream: str) -> None:
+    """Check that some node has a stream: a rescue would wait for it.
+
+    Raises
+    ------
+    NodeError
+        If no node answers.
+    StreamError
+        If none has.
+    """
+    there: set[str] = set()
+    for node in _answering(read_contact(contact)):
+        with NodeClient(node) as client:
+            there.update(client.status().streams)
+    if stream not in there:
+        others = f"they have {', '.join(map(repr, sorted(there)))}" if there else "they have none"
+        raise StreamError(f"the BB nodes of {contact} know no stream {stream!r}, {others}: nothing is left to rescue")
+
+
 def _answering(nodes: Sequence[NodeAddress]) -> list[NodeAddress]:
     """Return the nodes that can be had, and say which can't.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from bbflow.errors import DamagedError, ProtocolError
+from bbflow.errors import DamagedError, NodeError, ProtocolError
 from bbflow.host.dumps import keep_from_dumps
 from bbflow.host.dying import dying_process
 from bbflow.host.log import log
@@ -47,7 +47,7 @@ MOST_UNSENT_BYTES = 160 << 20
 STUCK_S = 600.0
 """So is one that has something to read and reads nothing for so long."""
 LOOK_S = 5.0
-"""How often it is looked for hosts that are silent."""
+"""How often it is looked for hosts that are silent, and for the Unix socket."""
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -108,7 +108,7 @@ class PeerServer(ABC):
         self._remote: set[int] = set()
         """Peers of other hosts."""
         self._look_s = 0.0
-        """When they are looked at next."""
+        """When they, and the socket's name, are looked at next."""
         self._dying: dict[int, int] = {}
         """Peers whose process has ended and isn't gone yet, by the descriptor that tells."""
         self._unread: set[int] = set()
@@ -119,22 +119,26 @@ class PeerServer(ABC):
         """Whether a signal or the parent's end stops it, not a request."""
         self.orphaned = False
         """Whether it was the parent's end."""
+        self._socket_path = socket_path
         unix = [] if socket_path is None else [listen_unix(socket_path)]
         self._tcp = listen_tcp(endpoint.address)
-        self._listeners = (*unix, self._tcp)
+        self._listeners = [*unix, self._tcp]
         self._wait_for_events(stop_at_eof)
 
     def _wait_for_events(self, stop_at_eof: int | None) -> None:
         """Register all that a turn looks at beside the peers."""
         for listener in self._listeners:
-            listener.setblocking(False)
-            self._selector.register(listener, selectors.EVENT_READ, "listener")
+            self._wait_at(listener)
         if stop_at_eof is not None:
             self._selector.register(stop_at_eof, selectors.EVENT_READ, "eof")
         # A signal must wake the selector, or `interrupt` is seen at the next message only.
         self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wakeup[0], selectors.EVENT_READ, "signal")
         signal.set_wakeup_fd(self._wakeup[1])
+
+    def _wait_at(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ, "listener")
 
     # What a server is for.
 
@@ -213,7 +217,7 @@ class PeerServer(ABC):
             self._do_due()
             self._cut_off_unproven()
             self._cut_off_stuck()
-            self._cut_off_silent()
+            self._look_around()
             self._open_again()
         self._end_round()
 
@@ -230,7 +234,7 @@ class PeerServer(ABC):
         due_s = self._due_s()
         own_s = [] if due_s is None else [time.monotonic() + due_s]
         stuck_s = (until_s for _, until_s in self._stuck.values())
-        look_s = [self._look_s] if self._remote else []
+        look_s = [self._look_s] if self._remote or self._socket_path else []
         return min([*own_s, *look_s, *self._unproven.values(), *stuck_s, *self._closed_until_s.values()], default=None)
 
     def _accept(self, listener: socket.socket) -> None:
@@ -294,11 +298,29 @@ class PeerServer(ABC):
         for peer in [peer for peer, (_, until_s) in self._stuck.items() if until_s <= now_s]:
             self._cut_off(peer, f"it read nothing of what it was sent for {STUCK_S:.0f} s")
 
-    def _cut_off_silent(self) -> None:
+    def _look_around(self) -> None:
         now_s = time.monotonic()
         if now_s < self._look_s:
             return
         self._look_s = now_s + LOOK_S
+        self._cut_off_silent()
+        if self._socket_path is not None and not self._socket_path.exists():
+            self._listen_anew(self._socket_path)
+
+    def _listen_anew(self, path: Path) -> None:
+        """Listen at the Unix socket's path again, whose name somebody has removed: peers come by it."""
+        try:
+            new = listen_unix(path)
+        except NodeError:  # its directory is gone, too
+            return
+        log(f"{self._title}: {path} was removed, and is made again")
+        old, self._listeners[0] = self._listeners[0], new
+        if self._closed_until_s.pop(old, None) is None:
+            self._selector.unregister(old)
+        old.close()
+        self._wait_at(new)
+
+    def _cut_off_silent(self) -> None:
         for peer in [peer for peer in self._remote if is_silent(self._links[peer].socket)]:
             self._cut_off(peer, f"its host has acknowledged nothing for {SILENCE_S} s", by_itself=False)
 

@@ -15,6 +15,7 @@ from bbflow.host.belongings import clear, is_ours
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress
 from bbflow.run.course import Course, KeepsRun
+from bbflow.store.node import check_held
 from bbflow.stores.moved import place_of
 from bbflow.stream.cf import STEP
 from bbflow.transit.output.claiming import STOP_FILE, written
@@ -186,9 +187,11 @@ def describe_held(
     if not is_held and not others:
         return []
     here = socket.gethostname()
-    left = [node for node in nodes if node.host != here or Path(node.directory).exists()]
+    lost = {node.name: why for node in nodes if node.host == here and (why := _why_lost(Path(node.directory)))}
+    left = [node for node in nodes if node.name not in lost]
+    gone = [f"WHAT BB NODE {name} HELD, AND WASN'T PUBLISHED OR RESCUED, IS LOST: {why}" for name, why in lost.items()]
     if not left:
-        return ["WHAT WAS NEITHER PUBLISHED NOR RESCUED IS LOST: the BB nodes' directories are gone"]
+        return gone
     where = ["--contact", str(contact)]
     again = [
         shlex.join(["bbflow", "node", "--name", node.name, "--directory", str(Path(node.directory).parent), *where])
@@ -199,9 +202,22 @@ def describe_held(
     names = [*([stream] if is_held else []), *others]
     rescues = [["bbflow", "rescue", name, *where, "--output", "rescued", "--take-over"] for name in names]
     return [
+        *gone,
         "STEPS ARE STILL ON THE BB NODES: neither results nor rescue could be written. When the cause is mended:",
         *(f"  {line}" for line in [*(f"{command} &" for command in again), *publish, *map(shlex.join, rescues)]),
     ]
+
+
+def _why_lost(directory: Path) -> str:
+    """Return why nobody can have what a node of this host holds; empty if somebody can."""
+    if not directory.exists():
+        return f"{directory} is gone"
+    try:
+        with suppress(OSError):  # it may be had by who looks later
+            check_held(directory)
+    except BbflowError as error:
+        return str(error)
+    return ""
 
 
 def is_running(node: NodeAddress) -> bool:

@@ -38,7 +38,7 @@ def acknowledged_bytes(path: Path) -> int:
     return int(length)
 
 
-def replay(path: Path, acknowledged: int = 0) -> Iterator[Record]:
+def replay(path: Path, acknowledged: int = 0, *, cuts: bool = True) -> Iterator[Record]:
     """Iterate over the records of an index and cut off a torn tail.
 
     Parameters
@@ -47,6 +47,8 @@ def replay(path: Path, acknowledged: int = 0) -> Iterator[Record]:
         The index file; if it doesn't exist there are no records.
     acknowledged
         Its whole records have as many bytes at least.
+    cuts
+        Whether a torn tail goes: it may belong to an agent that lives.
 
     Raises
     ------
@@ -56,7 +58,7 @@ def replay(path: Path, acknowledged: int = 0) -> Iterator[Record]:
     if not path.exists():
         return
     reader = FrameReader(decode=parse_record)
-    with path.open("rb+") as file:
+    with path.open("rb+" if cuts else "rb") as file:
         try:
             while data := file.read(1 << 20):
                 yield from reader.feed(data)
@@ -64,7 +66,8 @@ def replay(path: Path, acknowledged: int = 0) -> Iterator[Record]:
             pass  # the tail was being written when the agent died: what follows was never acknowledged
         if reader.consumed_bytes < acknowledged:
             raise ProtocolError(f"{reader.consumed_bytes} of its {acknowledged} bytes are whole")
-        file.truncate(reader.consumed_bytes)
+        if cuts:
+            file.truncate(reader.consumed_bytes)
 
 
 class Index:

@@ -51,6 +51,23 @@ GROWTH = 4
 """It is rewritten when it is this many times as long as what counts of it: much, if ranks have many blocks."""
 
 
+def check_held(directory: Path) -> None:
+    """Look whether an agent could take over what a node's directory holds.
+
+    Raises
+    ------
+    NodeError, ProtocolError
+        If it is lost.
+    """
+    index = directory / "index"
+    check_pool(str(directory / "pool"), is_backed=False)
+    try:
+        for _ in replay(index, acknowledged_bytes(index), cuts=False):
+            pass
+    except ProtocolError as error:
+        raise ProtocolError(f"{index} is damaged ({error})") from None
+
+
 class NodeStore:
     """What a node keeps; a directory with an index is continued.
 
@@ -88,7 +105,9 @@ class NodeStore:
         if known is None:
             self.extents = Extents(capacity)
             self._make_pool(capacity, is_shared=room is not None)
-        self._checked: tuple[int, int, int] | None = None
+        self._is_shared = room is not None
+        self._shared: SharedPool | None = None
+        self._checked: tuple[int, ...] | None = None
         """Identity of the pool when it was found to be right."""
         self.check_pool()
         self.index = Index(directory / "index")
@@ -117,7 +136,7 @@ class NodeStore:
                 name_pool(pool, capacity)
             else:
                 create_pool(pool, capacity)
-        except CapacityError:
+        except (CapacityError, NodeError):
             remove(self.directory)
             raise
 
@@ -134,7 +153,7 @@ class NodeStore:
     @property
     def has_pool(self) -> bool:
         """Whether the pool is there: one that is shared with files is claimed when a stream is opened."""
-        return self._shared is None or self._shared.is_there
+        return not self._is_shared or (self._shared is not None and self._shared.is_there)
 
     @property
     def is_unsettled(self) -> bool:
@@ -162,7 +181,7 @@ class NodeStore:
         # One look, and no path made for it: this comes before each record.
         identity = pool_identity(self._pool_path)
         if identity is None or identity != self._checked:
-            check_pool(self._pool_path)
+            check_pool(self._pool_path, is_backed=self.has_pool)
             self._checked = identity
 
     def pool(self) -> memoryview:

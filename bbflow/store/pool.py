@@ -11,7 +11,7 @@ import os
 import resource
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bbflow.errors import CapacityError, NodeError
@@ -52,39 +52,58 @@ def name_pool(path: Path, capacity: int) -> None:
     """Give a new pool its second name."""
     second = _second_name(str(path), capacity)
     Path(second).unlink(missing_ok=True)
-    os.link(path, second)
+    try:
+        os.link(path, second)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        raise NodeError(f"the file system of {path.parent} has no hard links: give another directory") from None
 
 
 def _second_name(path: str, capacity: int) -> str:
     return f"{path}.{capacity:0{DIGITS}}"
 
 
-def pool_identity(path: str) -> tuple[int, int, int] | None:
-    """Return inode, length and names of a pool, one of which changes if it is cut or replaced; None if it is gone."""
+def pool_identity(path: str) -> tuple[int, int, int, int] | None:
+    """Return what changes if a pool is cut, emptied or replaced: inode, length, pages, names; None if it is gone."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
         return None
-    return status.st_ino, status.st_size, status.st_nlink
+    return status.st_ino, status.st_size, status.st_blocks, status.st_nlink
 
 
-def check_pool(path: str) -> int:
+def check_pool(path: str, *, is_backed: bool = True) -> int:
     """Return the inode of a pool.
+
+    Parameters
+    ----------
+    path
+        The file.
+    is_backed
+        Whether it has all its pages, as it must where it holds steps.
 
     Raises
     ------
     NodeError
-        If the pool that the node made isn't there any more.
+        If the pool that the node made isn't there any more, or was emptied.
     """
-    try:
+    with suppress(FileNotFoundError):
         status = os.stat(path)
-        if os.stat(_second_name(path, status.st_size)).st_ino == status.st_ino:
+        is_own = os.stat(_second_name(path, status.st_size)).st_ino == status.st_ino
+        if is_own and not (is_backed and _lacks_pages(path, status)):
             return status.st_ino
-    except FileNotFoundError:
-        pass
     raise NodeError(
         f"{path} was removed, cut or replaced: what the BB node held is lost; start it in another directory"
     )
+
+
+def _lacks_pages(path: str, status: os.stat_result) -> bool:
+    """Whether a pool in memory has fewer pages than it was given: it was cut, and made as long again."""
+    if status.st_blocks * 512 >= status.st_size:
+        return False
+    with open(path, "rb") as file:  # other file systems count blocks as they like
+        return _is_in_memory(file.fileno())
 
 
 def empty_pool(path: Path, capacity: int) -> None:
@@ -198,20 +217,25 @@ _pools: dict[str, tuple[int, mmap.mmap]] = {}
 _mapping = threading.Lock()
 
 
-def map_pool(path: str) -> mmap.mmap:
+def map_pool(path: str, *, is_backed: bool = True) -> mmap.mmap:
     """Map a pool for reading; a process maps each pool once, and keeps it mapped until `forget_pools`.
+
+    Parameters
+    ----------
+    path, is_backed
+        As for `check_pool`.
 
     Raises
     ------
     NodeError
         As for `check_pool`.
     """
-    known, inode = _pools.get(path), check_pool(path)
+    known, inode = _pools.get(path), check_pool(path, is_backed=is_backed)
     if known is not None and known[0] == inode:
         return known[1]
     # One thread maps, the others find its mapping: a second one would map all pages once more.
     with _mapping, open(path, "rb") as file:
-        status, inode = os.fstat(file.fileno()), check_pool(path)
+        status, inode = os.fstat(file.fileno()), check_pool(path, is_backed=is_backed)
         known = _pools.get(path)
         if known is None or known[0] != inode:
             forget_pools()

@@ -5,7 +5,7 @@ from pathlib import Path
 from bbflow.errors import CapacityError
 from bbflow.host.log import log
 from bbflow.store.extents import Extents
-from bbflow.store.pool import back_pool, empty_pool, keep_backed
+from bbflow.store.pool import back_pool, check_pool, empty_pool, keep_backed
 from bbflow.store.shared_room import NodeRoom
 
 PART_BYTES = 256 << 20
@@ -36,6 +36,7 @@ class SharedPool:
         self.is_there = extents.free_bytes < extents.capacity
         """Whether streams may use it."""
         if self.is_there:  # an agent before this one has left steps in it
+            check_pool(str(path))
             room.hold_pool(extents.capacity)
             keep_backed(path, extents.capacity)
             self._is_wanted = True

@@ -311,6 +311,18 @@ def test_a_node_whose_log_has_no_room_serves_on(short):
         assert ask_once(node, "status")["name"] == "bb0"
 
 
+def test_a_node_whose_socket_was_removed_makes_it_again(short):
+    program = ["-c", "from bbflow import cli; from bbflow.net import peers; peers.LOOK_S = 0.05; cli.main()"]
+    log = short / "bb0.log"
+    with node_of_its_own(short, log, program=program) as node, NodeClient(node) as before:
+        for _ in range(2):
+            Path(node.socket).unlink()
+            until(Path(node.socket).exists)
+            NodeClient(node).close()
+        assert before.status().name == "bb0"
+    assert f"{node.socket} was removed, and is made again" in log.read_text()
+
+
 def test_peers_of_a_node_whose_file_system_is_full_wait_for_room(embedded):
     (node,) = embedded.nodes
     agent = agent_of(node)

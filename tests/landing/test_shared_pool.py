@@ -125,7 +125,7 @@ def test_a_rank_that_would_rather_discard_waits_a_moment_for_the_pool(bench, roo
 
 
 def test_mapping_a_pool_that_is_not_there_makes_no_pages(bench):
-    mapped = map_pool(str(bench.directory / "pool"))
+    mapped = map_pool(str(bench.directory / "pool"), is_backed=False)
     assert isinstance(mapped, mmap.mmap)
     assert backed_bytes(bench) == 0
 

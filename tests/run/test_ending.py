@@ -1,4 +1,5 @@
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from bbflow.run.conducting import _tell_ending
 from bbflow.run.course import Course, KeepsRun
 from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, why_stop
 from bbflow.run.strays import statuses_of
+from bbflow.store.node import NodeStore
 from bbflow.transit.output.claiming import STOP_FILE, written
 from bbflow.transit.output.copying import Copying
 from bbflow.zarr_store.growing import GrowingZarr, shown_attributes
@@ -118,16 +120,22 @@ def test_open_windows_that_could_not_be_published_are_said():
 
 def test_what_could_not_be_published_is_published_by_a_command_that_is_said(tmp_path):
     contact, directory = tmp_path / "contact.json", tmp_path / "bb0"
-    directory.mkdir()
+    NodeStore(directory, 1 << 16).close()
     nodes = [NodeAddress("bb0", socket.gethostname(), str(tmp_path / "none.sock"), str(directory), "key")]
     for published, count in ((True, 3), (False, 4)):
         course = Course(keeping=KeepsRun.HELD, published=published)
         lines = describe_held(Path("a.yml"), "climate", contact, nodes, course)
         assert len(lines) == count
         assert any("fold a.yml" in line and line.endswith("--finish") for line in lines) == (not published)
-    directory.rmdir()
-    lost = "WHAT WAS NEITHER PUBLISHED NOR RESCUED IS LOST: the BB nodes' directories are gone"
-    assert describe_held(Path("a.yml"), "climate", contact, nodes, course) == [lost]
+    lost = "WHAT BB NODE bb0 HELD, AND WASN'T PUBLISHED OR RESCUED, IS LOST: "
+    os.truncate(directory / "index", 8)
+    (line,) = describe_held(Path("a.yml"), "climate", contact, nodes, course)
+    assert line.startswith(f"{lost}{directory}/index is damaged (0 of its ")
+    (directory / "pool").unlink()
+    (line,) = describe_held(Path("a.yml"), "climate", contact, nodes, course)
+    assert line.startswith(f"{lost}{directory}/pool was removed, cut or replaced")
+    shutil.rmtree(directory)
+    assert describe_held(Path("a.yml"), "climate", contact, nodes, course) == [f"{lost}{directory} is gone"]
 
 
 def test_nodes_whose_contact_file_is_gone_are_asked_nothing(tmp_path):

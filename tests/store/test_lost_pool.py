@@ -1,7 +1,10 @@
 """A pool that somebody takes from its node is missed by the agent, by who reads it, and by the next agent."""
 
+import errno
 import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,11 @@ def cut(pool):
     os.truncate(pool, CAPACITY // 2)
 
 
+def empty(pool):
+    os.truncate(pool, 0)
+    os.truncate(pool, CAPACITY)
+
+
 def replace(pool):
     pool.unlink()
     pool.write_bytes(bytes(CAPACITY))
@@ -31,10 +39,16 @@ def replace_by_a_copy(pool):
     pool.with_name("copy").replace(pool)
 
 
+@pytest.fixture
+def memory():
+    with tempfile.TemporaryDirectory(prefix="bbflow-test-", dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("is_mapped", [False, True])
-@pytest.mark.parametrize("harm", [remove, cut, replace, replace_by_a_copy])
-def test_nobody_takes_a_pool_that_was_taken_away_for_the_nodes(tmp_path, harm, is_mapped):
-    store, pool = NodeStore(tmp_path, CAPACITY), tmp_path / "pool"
+@pytest.mark.parametrize("harm", [remove, cut, empty, replace, replace_by_a_copy])
+def test_nobody_takes_a_pool_that_was_taken_away_for_the_nodes(memory, harm, is_mapped):
+    store, pool = NodeStore(memory, CAPACITY), memory / "pool"
     store.check_pool()
     if is_mapped:
         assert len(map_pool(str(pool))) == CAPACITY
@@ -48,5 +62,14 @@ def test_nobody_takes_a_pool_that_was_taken_away_for_the_nodes(tmp_path, harm, i
         map_pool(str(pool))
     store.close()
     with pytest.raises(NodeError, match=lost):
-        NodeStore(tmp_path, CAPACITY)
+        NodeStore(memory, CAPACITY)
     forget_pools()
+
+
+def test_a_file_system_without_hard_links_is_named(memory, monkeypatch):
+    def link(source, target):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(NodeError, match="has no hard links: give another directory"):
+        NodeStore(memory / "node", CAPACITY)

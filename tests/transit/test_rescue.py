@@ -14,7 +14,7 @@ import xarray as xr
 from bbflow import start_nodes
 from bbflow.configuring.step_time import TimeConfig
 from bbflow.drain import rescuing
-from bbflow.drain.rescuing import Rescue
+from bbflow.drain.rescuing import Rescue, check_known
 from bbflow.drain.stores import rescued_stores
 from bbflow.errors import StreamError
 from bbflow.net.contact import read_contact
@@ -52,6 +52,12 @@ def held(folder, contact):
 
 def rescue(contact, folder, **limits):
     return Rescue(contact, "fields", folder, TimeConfig(), **limits).run()
+
+
+def test_a_stream_that_no_node_knows_is_not_waited_for(contact):
+    check_known(contact, "fields")
+    with pytest.raises(StreamError, match="know no stream 'field', they have 'fields': nothing is left to rescue"):
+        check_known(contact, "field")
 
 
 @pytest.mark.parametrize("told", ["bb0", "bb1"])

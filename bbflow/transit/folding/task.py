@@ -119,7 +119,7 @@ def _contributions(work: LaneWork, keys: Keys, steps: Sequence[MappedSteps]) -> 
 def get_ready(pool: str) -> None:
     """Import what folds, load the kernel and map a node's pool: a task, before the first step is there."""
     load()
-    map_pool(pool)
+    map_pool(pool, is_backed=False)
 
 
 def keep_plan(plan: FoldPlan) -> FoldPlan:
