@@ -2,7 +2,6 @@
 
 #include "MapFlags.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -39,23 +38,8 @@ std::shared_ptr<Pool> Pool::Share(const std::string &path, const size_t capacity
     return pool;
 }
 
-void Pool::Check(const std::string &path)
-{
-    struct stat status = {}, second = {};
-    const bool isThere = stat(path.c_str(), &status) == 0;
-    const std::string digits = std::to_string(status.st_size);
-    const std::string name =
-        path + "." + std::string(16 - std::min<size_t>(digits.size(), 16), '0');
-    if (!isThere || stat((name + digits).c_str(), &second) != 0 || second.st_ino != status.st_ino)
-    {
-        throw std::runtime_error("bbflow: " + path +
-                                 " was removed, cut or replaced: what the BB node held is lost");
-    }
-}
-
 Pool::Pool(const std::string &path, const size_t capacity) : m_Capacity(capacity)
 {
-    Check(path);
     const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
     struct stat status = {};
     void *begin = MAP_FAILED;

@@ -21,13 +21,7 @@ public:
      *  page table of its own to fill. Takes what the constructor takes. */
     static std::shared_ptr<Pool> Share(const std::string &path, size_t capacity);
 
-    /** Looks whether a file is still the pool that a node has made: it has a second name, with its
-     *  length.
-     *  @throws std::runtime_error if it isn't */
-    static void Check(const std::string &path);
-
-    /** @throws std::runtime_error if the file can't be mapped, is shorter than `capacity`, or isn't
-     *  the node's */
+    /** @throws std::runtime_error if the file can't be mapped or is shorter than `capacity` */
     Pool(const std::string &path, size_t capacity);
     ~Pool();
     Pool(const Pool &) = delete;

@@ -1,7 +1,5 @@
 #include "ReaderLink.h"
 
-#include "Pool.h"
-
 #include <algorithm>
 #include <deque>
 #include <poll.h>
@@ -35,7 +33,6 @@ ReaderLink::ReaderLink(const Node &node, const std::string &key, const Transport
 {
     if (WayTo(node, transport) == Transport::SharedMemory)
     {
-        Pool::Check(node.Directory + "/pool");
         m_Pool = std::make_unique<MappedFile>(node.Directory + "/pool");
     }
 }

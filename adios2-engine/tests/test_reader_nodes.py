@@ -1,5 +1,4 @@
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,7 +6,7 @@ from readers import read, read_wrongly, reading, shown
 
 from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
 from testsupport.processes import finish
-from testsupport.writers import run_writer, wait_for_file, write, write_config, writing
+from testsupport.writers import wait_for_file, write, write_config, writing
 
 RANKS = 4
 # Each rank writes a band of three rows of a field of 12 by 10, in two blocks; the last rank leaves its last row out.
@@ -150,20 +149,6 @@ while begin() == "OK":
         returncode, said = finish(reader)
     assert returncode != 0
     assert f"{tmp_path}/pfs/model.5.0.spill isn't as a rank has spilled it: it was cut, changed or replaced" in said
-
-
-def test_a_pool_that_was_replaced_is_neither_read_nor_written(node, tmp_path, config):
-    write(node.contact, WRITE_LARGE, write_config(tmp_path))
-    pool = Path(node.nodes[0].pool)
-    size = pool.stat().st_size
-    pool.unlink()
-    pool.write_bytes(bytes(size))
-    lost = f"{pool} was removed, cut or replaced: what the BB node held is lost"
-    with reading(node.contact, READ_LARGE, config) as reader:
-        returncode, said = finish(reader)
-    assert (returncode != 0, lost in said) == (True, True), said
-    returncode, said = run_writer(node.contact, WRITE_LARGE, write_config(tmp_path, Stream="other"))
-    assert (returncode != 0, lost in said) == (True, True), said
 
 
 WRITE_LARGE = """

@@ -35,14 +35,20 @@ def listen_unix(path: Path) -> socket.socket:
         except (FileNotFoundError, ConnectionRefusedError):
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise NodeError(f"can't listen at {path} ({error}): give a shorter --directory") from None
+            raise _no_listener(path, error) from None
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
     except OSError as error:
-        raise NodeError(f"can't listen at {path} ({error}): give a shorter --directory") from None
+        raise _no_listener(path, error) from None
     listener.listen(BACKLOG)
     return listener
+
+
+def _no_listener(path: Path, error: OSError) -> NodeError:
+    # Of a path that is too long Python itself says so, without a number.
+    remedy = "give a shorter --directory" if error.errno is None else "give another --directory"
+    return NodeError(f"can't listen at {path} ({error.strerror or error}): {remedy}")
 
 
 def listen_tcp(address: str) -> socket.socket:

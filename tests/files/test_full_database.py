@@ -7,8 +7,9 @@ import psutil
 import pytest
 from test_master import LISTENER, ONE, TWO, Bench, two_clients
 
-from bbflow.errors import CapacityError
+from bbflow.errors import CapacityError, NodeError
 from bbflow.files.master.core import CutOff
+from bbflow.files.master.database import Database
 from bbflow.files.requests import MkdirRequest
 from bbflow.net.contact import has_masters
 from testsupport.waiting import until
@@ -103,3 +104,8 @@ def test_a_master_whose_file_system_is_full_ends_in_good_order_when_it_is_told_t
     assert process.wait(60) == os.EX_TEMPFAIL
     assert not has_masters(servers.contact)
     assert "Traceback" not in log.read_text()
+
+
+def test_a_database_that_cannot_be_made_is_named(tmp_path):
+    with pytest.raises(NodeError, match=r"none/files\.db can't be made \(unable to open database file\)"):
+        Database(tmp_path / "none" / "files.db")

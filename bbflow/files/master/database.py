@@ -93,7 +93,12 @@ class Database:
             LocksRecord: self._lock,
         }
         # Whoever collects the garbage may be another thread than the master's, which alone works with it.
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            raise NodeError(
+                f"{path} can't be made ({error}): see whether its file system is full or read-only"
+            ) from None
         self.close = weakref.finalize(self, self._connection.close)
         """Closes the database, which is also closed when it is no longer referenced."""
         self._prepare()
