@@ -15,7 +15,15 @@ from pathlib import Path
 
 from bbflow.cli.without_effect import refuse
 from bbflow.errors import ConfigError
-from bbflow.mount.mounting import MountOptions, default_log, run_in_foreground, start_daemon, unmount
+from bbflow.mount.mounting import (
+    MountOptions,
+    default_log,
+    is_dead,
+    is_mounted,
+    run_in_foreground,
+    start_daemon,
+    unmount,
+)
 from bbflow.units import parse_seconds
 
 
@@ -60,6 +68,11 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.directory is None:
         raise ConfigError("say which contact file and which directory: bbflow mount CONTACT DIR")
+    if is_mounted(options.directory) and not is_dead(options.directory):
+        raise ConfigError(
+            f"{options.directory} is a mount of bbflow already: use it, or end it by 'bbflow mount --unmount "
+            f"{options.directory}'"
+        )
     mount = MountOptions(
         options.contact,
         options.directory,

@@ -60,7 +60,7 @@ def command(options: MountOptions) -> list[str]:
             f"there is no contact file {options.contact}: start nodes with "
             f"'bbflow up --contact {options.contact} --files URL'"
         )
-    if not (options.directory.is_dir() or is_dead(options.directory)):
+    if not (is_dead(options.directory) or options.directory.is_dir()):
         raise ConfigError(f"there is no directory {options.directory} to mount on: make it first")
     flags = {
         "--read-only": options.read_only,
@@ -76,7 +76,7 @@ def command(options: MountOptions) -> list[str]:
 def is_dead(directory: Path) -> bool:
     """Whether a mount is there whose program was killed; a new one takes its place."""
     try:
-        directory.stat()
+        os.statvfs(directory)  # what stat(2) says may be what the kernel still knows
     except OSError as error:
         return error.errno in DEAD
     return False

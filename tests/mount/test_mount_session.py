@@ -4,6 +4,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -69,6 +70,16 @@ def test_an_unmount_ends_the_program_and_leaves_the_directory(mounts, contact, t
         assert os.listdir(where) == []
         assert file.read() == "x"  # what is open stays so
     assert mounts.end(name) == 0
+
+
+def test_a_directory_is_mounted_once(mounts, contact, capsys):
+    where = mounts.start("m", contact=contact)
+    assert main(["mount", str(contact), str(where)]) == os.EX_USAGE
+    assert f"{where} is a mount of bbflow already" in capsys.readouterr().err
+    mounts.kill("m")
+    subprocess.run([sys.executable, "-m", "bbflow", "mount", contact, where], check=True, timeout=120)
+    assert main(["mount", "--unmount", str(where)]) == 0
+    assert not is_mounted(where)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
