@@ -18,7 +18,7 @@ from bbflow.host.closable import Closable
 from bbflow.host.log import log
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, contact_key, lock_of, read_contact, remove_node
-from bbflow.store.pool import forget_pools
+from bbflow.store.pool import forget_pools, free_bytes
 
 DEFAULT_DIRECTORY = Path("/dev/shm")
 ROOT_FILES = ("*.log", "contact.*", ".contact.*", "dask-scratch-space/**")
@@ -73,6 +73,8 @@ class EmbeddedNodes(Closable):
         spawn: Callable[..., subprocess.Popen[bytes]] | None = None,
     ) -> None:
         self._root = make_root(directory)
+        self.free_bytes = free_bytes(directory)
+        """What was free there before they took any."""
         self._options, self._spawn_node = options, spawn or spawn_node
         self._capacity = capacity
         self._closing = self._is_over = False

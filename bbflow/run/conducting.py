@@ -88,7 +88,7 @@ def conduct(options: RunOptions, name: str, embedded: EmbeddedNodes | None, prep
     check_policy(config.raw)
     check_copy(config)
     goes_on = config.continued is not None and _goes_on(config, config.continued)
-    tell_before(config, command, options.contact, options.scheduler)
+    tell_before(config, command, options.contact, options.scheduler, embedded.free_bytes if embedded else None)
     with (
         # First: a second run of an output is refused before it has started, or claimed, anything.
         _output(config, overwrite=options.overwrite, goes_on=goes_on) as owner,

@@ -191,12 +191,13 @@ def check_free(path: Path, size: int) -> None:
     CapacityError
         If the file system has less.
     """
-    if _free_bytes(path) < size:
+    if free_bytes(path.parent) < size:
         raise _without_room(path, size)
 
 
-def _free_bytes(path: Path) -> int:
-    room = os.statvfs(path.parent)
+def free_bytes(directory: str | Path) -> int:
+    """Return what is free on the file system of a directory; also a task."""
+    room = os.statvfs(directory)
     return room.f_bavail * room.f_frsize
 
 
@@ -206,9 +207,10 @@ def _without_room(path: Path, size: int) -> CapacityError:
         return CapacityError(
             f"{path}: the pool needs {format_bytes(size)}, but files may have {format_bytes(limit)}: raise ulimit -f"
         )
+    free = format_bytes(free_bytes(path.parent))
     return CapacityError(
-        f"{path.parent} has {format_bytes(_free_bytes(path))} free, but the pool needs {format_bytes(size)}: give a "
-        "smaller capacity or another directory"
+        f"{path.parent} has {free} free, but the pool needs {format_bytes(size)}: give a smaller capacity or another "
+        "directory"
     )
 
 

@@ -2,7 +2,10 @@
 
 import os
 import re
+import subprocess
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import bbflow_adios2
 import numpy as np
@@ -13,7 +16,8 @@ import yaml
 from bbflow import start_nodes
 from bbflow.cli import main
 from bbflow.configuring.config import load_config, parse_config
-from bbflow.errors import ConfigError
+from bbflow.errors import CapacityError, ConfigError
+from bbflow.landing.embedded import EmbeddedNodes
 from bbflow.net.contact import read_contact
 from bbflow.run.checks.before import tell_before
 from bbflow.run.checks.transport import check_transport
@@ -65,6 +69,21 @@ def test_a_run_does_not_begin_with_what_its_stream_has_yet_to_tell(written, caps
     said = capsys.readouterr().err
     assert "memory:" in said
     assert "time:" not in said
+
+
+def test_pools_that_are_there_already_need_no_room_once_more(written):
+    place = Path(tempfile.mkdtemp())  # short, as a socket's path must be
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "none", place], check=False).returncode:
+        pytest.skip("a file system of its own needs root")
+    try:
+        config, *_ = written(nodes={"capacity": "6MiB", "directory": str(place)})
+        with EmbeddedNodes(capacity=6 << 20, directory=place) as nodes:
+            tell_before(load_config(config), ["true"], None, None, nodes.free_bytes)
+            with pytest.raises(CapacityError, match="pools and states need 6 MiB"):
+                tell_before(load_config(config), ["true"], None, None)
+    finally:
+        subprocess.run(["umount", place], check=True)
+        place.rmdir()
 
 
 def test_what_weights_take_is_told(bbflow, written, tmp_path):

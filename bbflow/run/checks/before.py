@@ -60,12 +60,12 @@ def check_select(config: Config) -> list[Finding]:
     return [Finding(WRONG, "select", text) for text in unknown]
 
 
-def check_run(config: Config, contact: Path | None, scheduler: str | None) -> list[Finding]:
-    """Check that memory, nodes, Dask and windows are what a run needs."""
+def check_run(config: Config, contact: Path | None, scheduler: str | None, free: int | None = None) -> list[Finding]:
+    """Check that memory, nodes, Dask and windows are what a run needs; `free` as for `tell_before`."""
     found = [*_check_time(config), *check_weights(config)]
     nodes: Sequence[NodeAddress] = ()
     if contact is None:
-        found += check_memory(config)
+        found += check_memory(config, free)
         hosts = {os.uname().nodename}
     else:
         try:
@@ -85,8 +85,17 @@ def check_run(config: Config, contact: Path | None, scheduler: str | None) -> li
     return found
 
 
-def tell_before(config: Config, command: Sequence[str], contact: Path | None, scheduler: str | None) -> None:
+def tell_before(
+    config: Config, command: Sequence[str], contact: Path | None, scheduler: str | None, free: int | None = None
+) -> None:
     """Print in the first lines of a run what is wrong or worth knowing; what it needs by itself must be there.
+
+    Parameters
+    ----------
+    config, command, contact, scheduler
+        The run's.
+    free
+        What was free (bytes) where its own nodes are before they took any; None if there are none yet.
 
     Raises
     ------
@@ -101,7 +110,7 @@ def tell_before(config: Config, command: Sequence[str], contact: Path | None, sc
         read_contact(contact)
     xml = xml_of(command)
     found = [*(check_xml(xml, config) if xml and not config.select else []), *check_select(config)]
-    found += check_run(config, contact, scheduler)
+    found += check_run(config, contact, scheduler, free)
     unfit = next((item for item in found if item.kind == WRONG and item.what in UNFIT), None)
     for item in found:
         is_said = item.what in ALWAYS_SAID or (item.kind != FINE and item.what not in CHECKED_ONLY)

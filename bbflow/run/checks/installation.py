@@ -19,6 +19,7 @@ from bbflow.errors import BbflowError
 from bbflow.net.listen import listen_tcp
 from bbflow.operators import library
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
+from bbflow.store.pool import free_bytes
 from bbflow.units import format_bytes
 
 CORE = re.compile(r"libadios2\w*_core\.so\.(\d+\.\d+)")
@@ -140,8 +141,7 @@ def check_memory(directory: Path = Path("/dev/shm")) -> Finding:
     """Check that blocks can land in shared memory."""
     if not os.access(directory, os.W_OK):
         return Finding(WRONG, "shared memory", f"{directory} can't be written: set nodes: {{directory: …}} to a tmpfs")
-    status = os.statvfs(directory)
-    free = status.f_bavail * status.f_frsize
+    free = free_bytes(directory)
     if free < SMALL_BYTES:
         text = f"{directory} has {format_bytes(free)} free: steps that are larger need a larger one (mount -o size=…)"
         return Finding(NOTE, "shared memory", text)

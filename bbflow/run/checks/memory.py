@@ -1,6 +1,5 @@
 """What a run will hold in memory, said before it starts."""
 
-import os
 import time
 from collections.abc import Mapping
 from math import prod
@@ -16,6 +15,7 @@ from bbflow.models.rates import PAGE_BYTES, NodeRates, StreamLoad, stream_balanc
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.weights import weights_bytes
 from bbflow.run.checks.finding import FINE, NOTE, WRONG, Finding
+from bbflow.store.pool import free_bytes
 from bbflow.transit.states.footprint import bytes_per_point
 from bbflow.units import format_bytes
 
@@ -28,11 +28,13 @@ OTHERS = 3
 """Processes beside nodes and workers: the run, the analysis, Dask's own."""
 
 
-def check_memory(config: Config) -> list[Finding]:
-    """Look at what the nodes that a run starts by itself will hold, beside what is free."""
-    nodes, free = config.nodes, _free(config.nodes.directory)
+def check_memory(config: Config, free: int | None) -> list[Finding]:
+    """Look at what the nodes that a run starts by itself will hold, beside what was free before; None asks now."""
+    nodes = config.nodes
     if free is None:
-        return [Finding(WRONG, "memory", f"there is no directory {nodes.directory}: set nodes: directory")]
+        if not nodes.directory.is_dir():
+            return [Finding(WRONG, "memory", f"there is no directory {nodes.directory}: set nodes: directory")]
+        free = free_bytes(nodes.directory)
     pools = nodes.count * nodes.capacity
     states = None if nodes.state_capacity is None else nodes.count * nodes.state_capacity
     text = f"pools {format_bytes(pools)}, {_states(states)}, {_processes(config, states)}"
@@ -162,11 +164,3 @@ def _processes(config: Config, states: int | None) -> str:
     if states is None:
         return f"processes {format_bytes(process_bytes(config, 0))} and {MERGING:g} times the states"
     return f"processes up to {format_bytes(process_bytes(config, states))}"
-
-
-def _free(directory: Path) -> int | None:
-    try:
-        status = os.statvfs(directory)
-    except OSError:
-        return None
-    return status.f_bavail * status.f_frsize

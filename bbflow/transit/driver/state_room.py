@@ -6,6 +6,7 @@ from bbflow.configuring.settings import Config
 from bbflow.operators.diagnostic import Diagnostic
 from bbflow.operators.space.placement import Placement
 from bbflow.operators.steps import DType
+from bbflow.store.pool import free_bytes
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Block
 from bbflow.transit.clusters.cluster import SubmittedTask
@@ -14,7 +15,7 @@ from bbflow.transit.driver.first_step import FirstStep
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.lanes import field_dtype
 from bbflow.transit.folding.regions import PlacedForm, forms_by_name, regions
-from bbflow.transit.states.footprint import Footprint, StateRoom, footprint, free_bytes, room_for
+from bbflow.transit.states.footprint import Footprint, StateRoom, footprint, room_for
 from bbflow.view.layout import PlacedBlock
 
 

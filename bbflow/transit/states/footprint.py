@@ -1,7 +1,6 @@
 """How much memory the partial states of a stream take at most, known as soon as its first step shows the fields."""
 
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,9 +138,3 @@ def _largest(items: Sequence[Footprint]) -> str:
     one = max(items, key=lambda item: item.bytes)
     each = one.bytes / max(one.points, 1)
     return f"the most for {one.diagnostic}: {format_bytes(each)} for each of {one.points} points"
-
-
-def free_bytes(directory: str) -> int:
-    """Return what is free on the file system of a directory; a task."""
-    status = os.statvfs(directory)
-    return status.f_bavail * status.f_frsize
