@@ -220,10 +220,11 @@ class Ensemble:
         """
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while deadline_s is None or time.monotonic() < deadline_s:
+            is_up = self.is_up  # first: its keeper goes once the status is the last one
             status = self.status()
             if status.state != "running":
                 return status.state == "complete"
-            if self.is_up or status.written_s != self._heard[0]:
+            if is_up or status.written_s != self._heard[0]:
                 self._heard = status.written_s, time.monotonic()
             silent_s = time.monotonic() - self._heard[1]
             if silent_s > (SILENT_S if is_kept_here(self.output) else SILENT_ELSEWHERE_S):

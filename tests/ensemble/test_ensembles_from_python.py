@@ -24,6 +24,7 @@ from bbflow.ensemble.roster import MemberRoster
 from bbflow.ensemble.status import EnsembleStatus, MemberStatus
 from bbflow.errors import ConfigError, StreamError
 from bbflow.host.atomic import write_whole
+from bbflow.run import ensemble_control
 from bbflow.run.ensemble import told_contact
 from bbflow.run.member import SUFFIX_VARIABLE
 
@@ -90,6 +91,24 @@ def test_a_status_that_lags_behind_the_members_ends_no_ensemble_as_incomplete(tm
     later.start()
     assert ensemble.settle()
     later.join()
+
+
+def test_an_ensemble_that_ends_while_it_is_looked_at_is_over_and_not_down(tmp_path, monkeypatch):
+    ensemble = ensemble_in(tmp_path)
+
+    def tell(state):
+        told = EnsembleStatus(name="", written_s=1, state=state, members=(), open_moments=0, state_bytes=0, shown={})
+        (ensemble.output / STATUS).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(ensemble.output / STATUS, msgspec.json.encode(told))
+
+    def ends(_):
+        tell("complete")
+        return False
+
+    tell("running")
+    monkeypatch.setattr(ensemble_control, "SILENT_ELSEWHERE_S", -1.0)  # as on a machine that is slow
+    monkeypatch.setattr(bbflow.Ensemble, "is_up", property(ends))
+    assert ensemble.wait(10)
 
 
 def test_statistics_and_scores_are_one_tree(tmp_path):
