@@ -321,7 +321,9 @@ class EnsembleStore:
         window = states.window.name
         if window not in self._begins:
             bounds = f"{self._axis(states)}_bnds"
-            begins = self._store.read(bounds)[:, 0].tolist() if bounds in self._store else []
+            begins = self._store.read(bounds)[:, 0] if bounds in self._store else np.zeros(0)
+            # Those that somebody has removed are before all that comes: else nothing more could be shown.
+            begins = np.where(np.isnan(begins), -np.inf, begins).tolist()
             self._begins[window] = [0.0] * len(begins) if isinstance(states.window.spans, Run) else begins
         return self._begins[window]
 
