@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.configuring.config import parse_config
+from bbflow.errors import DamagedError
 from bbflow.transit.chain.taking_over import carried_on
 from bbflow.transit.folding.batches import Batch
 from bbflow.transit.folding.patterns import LaidStep
 from bbflow.transit.folding.task import fold_lane
-from bbflow.transit.spans.slots import BASE, OUTER, StateSlot
+from bbflow.transit.spans.slots import BASE, LEVELS, OUTER, StateSlot
 from bbflow.transit.states.shards import ShardKey, ShardState, StatePlace
-from bbflow.transit.states.tables import CountedStates, Roster, States
+from bbflow.transit.states.tables import CountedStates, Roster, RosterFiles, States
 
 ROWS = 32
 
@@ -155,3 +156,14 @@ def test_work_receipt_and_checkpoint_are_as_small_for_many_blocks_as_for_few(tmp
     (tmp_path / "many").mkdir()
     few, many = folded(tmp_path / "few", 2), folded(tmp_path / "many", ROWS)
     assert np.allclose(few, many, atol=8)  # the directories' names
+
+
+def test_a_roster_whose_file_was_changed_is_refused(tmp_path):
+    roster = Roster.of([ShardKey("bb0", "x", (0,), (4,))], [((0,), (4,))], (0,) * len(LEVELS))
+    files = RosterFiles(tmp_path)
+    files.keep([roster])
+    assert files.read(roster.digest).digest == roster.digest
+    (path,) = (tmp_path / ".rosters").iterdir()
+    path.write_bytes(path.read_bytes().replace(b"bb0", b"bb1"))
+    with pytest.raises(DamagedError, match="is damaged: it isn't what its name says"):
+        files.read(roster.digest)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bbflow.errors import DamagedError
 from bbflow.host.atomic import write_whole
 from bbflow.operators.frozen import Frozen
 from bbflow.operators.steps import Array
@@ -527,7 +528,16 @@ class RosterFiles:
             self._there.remove(digest)
 
     def read(self, digest: str) -> Roster:
-        """Return one that is there."""
+        """Return one that is there.
+
+        Raises
+        ------
+        DamagedError
+            If it isn't as it was kept: it says which states are whose.
+        """
         self._there.add(digest)
         path = self._directory / digest
-        return Roster.unpacked(path.read_bytes(), str(path))
+        roster = Roster.unpacked(path.read_bytes(), str(path))
+        if roster.digest != digest:
+            raise DamagedError(f"{path} is damaged: it isn't what its name says")
+        return roster
