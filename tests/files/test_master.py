@@ -27,6 +27,7 @@ class Bench:
 
     def __init__(self, directory, **options):
         self.now_s, self.user = 1000.0, None
+        self.stopped = set()
         self.said = {}
         self.database = Database(directory / "metadata.db")
         self.master = Master(self.database, Options(**{"write_back_after_s": 0.0} | options), lambda: self.now_s)
@@ -53,8 +54,13 @@ class Bench:
         return self.said.pop(NODE, None)
 
     def out(self):
-        """Return what goes out now, as its peers see it."""
-        return [(peer, decoded(message)) for peer, message in self.master.take_out()]
+        """Return what goes out now, as its peers see it, but for what nodes answer at once: whether they are there."""
+        out = [(peer, decoded(message)) for peer, message in self.master.take_out()]
+        looks = [(peer, message) for peer, message in out if message != CutOff() and message.get("keys") == []]
+        for peer, look in looks:
+            if look["op"] == "have" and peer not in self.stopped:
+                self.hear(peer, "task", task=look["task"], ok=True)
+        return [said for said in out if said not in looks]
 
     def _take(self):
         self.said |= self.out()

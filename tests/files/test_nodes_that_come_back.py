@@ -5,6 +5,7 @@ import errno
 import pytest
 from test_master import NODE, ONE, ROOM, Bench
 
+from bbflow.files.master.core import CutOff
 from bbflow.files.master.database import Database
 from bbflow.files.master.master import Master
 from bbflow.files.options import Options
@@ -40,7 +41,7 @@ class Nodes(Bench):
 
     def out(self):
         out = super().out()
-        self.ordered |= {peer: message for peer, message in out if "task" in message}
+        self.ordered |= {peer: message for peer, message in out if message != CutOff() and "task" in message}
         return out
 
     def answer(self, name, **keys):
@@ -290,3 +291,19 @@ def test_a_file_is_lost_whose_last_node_goes_while_it_is_copied(twice):
     nodes.answer(second, ok=False, errno=errno.EHOSTDOWN, error="gone")
     nodes.wait(1.0)
     assert nodes.state(made["attr"]["ino"]) == "lost"
+
+
+def test_a_commit_does_not_wait_for_ever_for_a_node_that_is_stopped(twice):
+    nodes, made = twice
+    _, second = made["ring"]
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    nodes.stopped.add(PEERS[second])
+    nodes.wait(1.0)
+    nodes.wait(10.0)
+    nodes.wait(50.0)
+    assert CutOff() not in nodes.said.values()
+    nodes.wait(10.0)
+    assert {peer for peer, said in nodes.said.items() if said == CutOff()} == {PEERS[second]}
+    nodes.master.disconnect(PEERS[second])
+    nodes.wait(0.0)
+    assert nodes.said[ONE]["ok"]

@@ -1,6 +1,7 @@
 """A master's IOnodes: they come, tell what they have and what they may hold, and go."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from bbflow.errors import ProtocolError
 from bbflow.files.commands import (
@@ -24,11 +25,13 @@ from bbflow.files.master.awaited_events import (
     StorageEvent,
     TransferredEvent,
 )
-from bbflow.files.master.core import Core
+from bbflow.files.master.core import Core, CutOff
 from bbflow.files.master.replicas import Replicas
 from bbflow.files.master.room import Node
 from bbflow.files.master.sessions import Changes
 
+LOOK_S = 10.0
+"""How often a node is asked whether it still answers."""
 MAKING_ROOM = (RoomEvent, TransferredEvent, ClosedEvent, FilledEvent, AnyNodeEvent)
 """What may let more files go."""
 
@@ -86,6 +89,8 @@ class Fleet:
     def __init__(self, core: Core, replicas: Replicas, shrinking: Shrinking) -> None:
         self._core, self._replicas, self._shrinking = core, replicas, shrinking
         self._telling: dict[int, tuple[JoinIonode, dict[str, int]]] = {}
+        self._heard_s: dict[int, float] = {}
+        self._asked: set[int] = set()
         self.by_peer: dict[int, Node] = {}
         """Those that are up."""
         self.changes = Changes()
@@ -173,9 +178,27 @@ class Fleet:
         if missing:
             self._core.command(node.name, HaveCommand(keys=tuple(missing)), told)
 
+    def look(self) -> None:
+        """Ask nodes whether they still answer, and cut off who doesn't: one that is stopped keeps its connection."""
+        core, now_s = self._core, self._core.clock()
+        for peer, node in self.by_peer.items():
+            silent_s = now_s - self._heard_s.setdefault(peer, now_s)
+            if peer not in self._asked and silent_s >= LOOK_S:
+                self._asked.add(peer)
+                core.command(node.name, HaveCommand(keys=()), partial(self._hear_again, peer))
+            elif peer in self._asked and silent_s >= LOOK_S + max(core.options.node_loss_s, LOOK_S):
+                core.send(peer, CutOff())
+
+    def _hear_again(self, peer: int, answer: CommandAnswer) -> None:
+        if answer.errno is None:
+            self._asked.discard(peer)
+            self._heard_s[peer] = self._core.clock()
+
     def leave(self, peer: int) -> bool:
         """Record that a node's connection is gone; return whether it was a node's."""
         self._telling.pop(peer, None)
+        self._heard_s.pop(peer, None)
+        self._asked.discard(peer)
         node = self.by_peer.pop(peer, None)
         if node is None:
             return False

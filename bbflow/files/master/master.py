@@ -381,6 +381,7 @@ class Master:
                 self._entering.end(session)
         for name in self._tellings.late():
             self._cut_off(name)
+        self._fleet.look()
         self._tellings.tell(None, self._fleet.give_up(), lambda: None)
         self._tellings.tell(None, self._replicas.mend(), lambda: None)
         self._expire_waits(now_s)
