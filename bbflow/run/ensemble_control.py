@@ -228,7 +228,8 @@ class Ensemble:
                 self._heard = status.written_s, time.monotonic()
             silent_s = time.monotonic() - self._heard[1]
             if silent_s > (SILENT_S if is_kept_here(self.output) else SILENT_ELSEWHERE_S):
-                raise NodeError(f"the ensemble in {self.output} isn't up any more: 'bbflow ensemble up' continues it")
+                why = f"isn't up any more, see {self.output / LOG}: 'bbflow ensemble up' continues it"
+                raise NodeError(f"the ensemble in {self.output} {why}")
             time.sleep(POLL_S)
         return None
 
