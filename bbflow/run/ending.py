@@ -187,7 +187,8 @@ def describe_held(
     if not is_held and not others:
         return []
     here = socket.gethostname()
-    lost = {node.name: why for node in nodes if node.host == here and (why := _why_lost(Path(node.directory)))}
+    ended = {node.name: Path(node.directory) for node in nodes if node.host == here and not is_running(node)}
+    lost = {name: why for name, directory in ended.items() if (why := _why_lost(directory))}
     left = [node for node in nodes if node.name not in lost]
     gone = [f"WHAT BB NODE {name} HELD, AND WASN'T PUBLISHED OR RESCUED, IS LOST: {why}" for name, why in lost.items()]
     if not left:

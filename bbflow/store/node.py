@@ -52,7 +52,7 @@ GROWTH = 4
 
 
 def check_held(directory: Path) -> None:
-    """Look whether an agent could take over what a node's directory holds.
+    """Look whether an agent could take over the steps that a node's directory holds.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def check_held(directory: Path) -> None:
         If it is lost.
     """
     index = directory / "index"
-    check_pool(str(directory / "pool"), is_backed=False)
+    check_pool(str(directory / "pool"))
     try:
         for _ in replay(index, acknowledged_bytes(index), cuts=False):
             pass
