@@ -96,6 +96,7 @@ def describe(error: Exception) -> str:
     advice = {
         errno.ENOSPC: ": the file system is full; make room on it, or give another output",
         errno.EDQUOT: ": your quota is used up; make room, or give another output",
+        errno.EEXIST: ": something else is there; move it, or give another name",
         errno.EFAULT: ": the file with the steps that were to be written can't be read",
         errno.EFBIG: ": raise the limit of files' sizes (ulimit -f)",
         errno.EMFILE: ": raise the limit of open files (ulimit -n)",

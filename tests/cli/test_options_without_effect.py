@@ -54,6 +54,12 @@ def test_an_option_without_effect_is_refused(here, capsys, words):
     assert sorted(path.name for path in here.iterdir()) == ["c.yml", "data"]
 
 
+def test_an_output_that_is_a_file_is_refused_with_what_to_do(here, capsys):
+    (here / "o").touch()
+    assert main(["demo", "--output", "o"]) == os.EX_IOERR
+    assert "o: File exists: something else is there; move it, or give another name" in capsys.readouterr().err
+
+
 def test_a_fold_that_is_told_no_contact_file_says_so(here, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", StringIO())
     assert main(["fold", "c.yml", "--contact", "-"]) == os.EX_USAGE
