@@ -9,6 +9,7 @@ from bbflow.operators.windows import parse_window
 from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.driver.live import live_dataset
+from bbflow.transit.output.cf_attributes import stamp_of
 from bbflow.transit.output.decoding import open_results
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Results
@@ -34,6 +35,16 @@ def published(operators, seed):
             arrays[operator.name] = numbers.astype(operator.dtype(np.dtype("f4")))
         found[name] = (ResultField(name, "<f4", shape, dims, attributes, {}), operators, arrays)
     return found
+
+
+@pytest.mark.filterwarnings("ignore:this date/calendar/year zero convention")
+def test_climatologies_of_a_calendar_without_a_year_0_have_an_axis():
+    clock = Clock.of("days since -0001-11-01", "julian")
+    spans = [Span((1,), 61.0, 91.0, 31), Span((11,), 0.0, 29.0, 30)]
+    january, november = (Closing(parse_window("clim_month"), (span,), frozenset()) for span in spans)
+    first = stamp_of(january, clock)
+    assert str(clock.date(first)) == "0001-01-16 12:00:00"
+    assert str(clock.date(stamp_of(november, clock, first))) == "0001-11-16 00:00:00"
 
 
 @pytest.mark.parametrize("window", SPANS)

@@ -108,8 +108,11 @@ def stamp_of(closing: Closing, clock: Clock, before: float | None = None) -> flo
 def a_year_later(date: cftime.datetime) -> cftime.datetime:
     """Return the same date of the next year that has it."""
     for years in range(1, LEAP_YEARS_APART + 1):
+        year = date.year + years
+        if year == 0 and not date.has_year_zero:  # cftime would make a date of another calendar
+            continue
         try:
-            return date.replace(year=date.year + years)
+            return date.replace(year=year)
         except ValueError:  # 29 February
             continue
     raise AssertionError(f"{date} doesn't come again")
