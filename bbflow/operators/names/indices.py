@@ -191,7 +191,7 @@ SAME_IN_XCLIM: Mapping[str, str] = {
     "maximum_consecutive_wet_days": "CWD", "maximum_consecutive_frost_days": "CFD", "wetdays": "R1mm",
     "max_1day_precipitation_amount": "Rx1day", "daily_pr_intensity": "SDII", "daily_temperature_range": "DTR",
     "warm_spell_duration_index": "WSDI", "cold_spell_duration_index": "CSDI", "heating_degree_days": "HD",
-    "cooling_degree_days": "CD", "growing_degree_days": "GD", "growing_season_length": "GSL",
+    "cooling_degree_days": "CD", "growing_degree_days": "GD",
 }  # fmt: skip
 """Names of xclim.indices that mean the same."""
 DEFAULT_UNITS = {"max": "K", "min": "K", "mean": "K", "range": "K", "rain": "kg m-2 s-1"}
