@@ -131,7 +131,8 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     weights = _parse_weights(parts)
     each = _parse_each(parts["each"]) if "each" in parts else None
     chosen = [item for item in operators if isinstance(item, Operator)]
-    fields = parse_fields(_with_dates(parts.get("fields", {}), chosen, each), each.window.closed if each else "left")
+    spans = parse_windows(as_list(parts.get("windows", windows), "windows"))
+    fields = parse_fields(_with_dates(parts.get("fields", {}), chosen, each), _closed(each, spans))
     of = parse_expression(str(parts["of"])) if "of" in parts else of_variable(name)
     space = _parse_space(parts["space"]) if "space" in parts else None
     if gathering := {item.family.gathers for item in chosen} - {""}:
@@ -150,7 +151,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
         _parse_then(parts["then"], fields) if "then" in parts else None,
         tuple(weighted(item, weights) for item in chosen),
         filters,
-        parse_windows(as_list(parts.get("windows", windows), "windows")),
+        spans,
         _parse_attributes(parts.get("attributes", {})),
         _parse_absent(parts.get("absent", "error")),
         parts.get("units"),
@@ -189,6 +190,25 @@ def _check_operators(diagnostic: Diagnostic) -> None:
     dated = [item.name for item in operators if item.dated]
     if dated and diagnostic.space is not None and diagnostic.space.has_pyramid:
         raise ConfigError(f"pyramid: the mean of four dates means nothing: put {', '.join(dated)} under another name")
+
+
+def _closed(each: Each | None, windows: Iterable[Window]) -> str:
+    """Return on which side spans hold their boundary, those of all the same.
+
+    Raises
+    ------
+    ConfigError
+        If a step on a boundary would be in one day for `each`, and in the month of another for the windows.
+    """
+    inner = None if each is None else each.window
+    bounded = [window for window in (*windows, *([inner] if inner else [])) if window.has_boundary]
+    sides = {window.closed: window.name for window in bounded}
+    if inner is not None and inner.has_boundary and len(sides) > 1:
+        raise ConfigError(
+            f"each: {sides['left']} is closed on the left, but {sides['right']} on the right, so a step on the "
+            "boundary would be in spans that don't belong together: say the same 'closed' of both"
+        )
+    return next(iter(sides)) if len(sides) == 1 else "left"
 
 
 def _parse_space(item: Any) -> Space:

@@ -16,7 +16,7 @@ from bbflow.operators.family import ANY_TYPE, StateField
 from bbflow.operators.steps import Array, DType, Steps, Views
 from bbflow.operators.windows.kinds import QUARTERS
 from bbflow.operators.windows.parse_windows import parse_window
-from bbflow.operators.windows.spans import Hours, Key, Months, Run, Seasons, Spans, StepsSpan
+from bbflow.operators.windows.spans import Hours, Key, Months, Seasons, Spans
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import Parameter, flag, item_parts, one_of, positive, read_parameters
 
@@ -299,8 +299,7 @@ def _resets(value: Any) -> bool | Window | Expression:
     window = parse_window(value)
     if window.keeps != 1:
         raise ConfigError(f"{window.name} doesn't divide time: take a window such as day, or steps: 24")
-    has_boundary = not isinstance(window.spans, StepsSpan | Run)
-    closed = "right" if has_boundary and not _says_closed(value) else window.closed
+    closed = "right" if window.has_boundary and not _says_closed(value) else window.closed
     return replace(window, name=f"{window.name}_resets", closed=closed)
 
 

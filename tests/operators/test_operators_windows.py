@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
+from bbflow.operators.configured import parse_diagnostics
 from bbflow.operators.windows import parse_window, parse_windows
 from bbflow.operators.windows.calendars import CALENDARS, Clock
 from bbflow.operators.windows.kinds import KINDS
@@ -154,6 +155,17 @@ def test_an_instant_at_midnight_belongs_to_the_day_that_it_ends_if_the_window_is
     assert (left.key(date), right.key(date)) == ((2000, 3), (2000, 2))
     assert right.bounds((2000, 2), date, date)[1] == date
     assert [window.name for window in parse_windows(["month", {"month": {"closed": "right", "name": "ended"}}])]
+
+
+@pytest.mark.parametrize(("day", "month"), [("left", "right"), ("right", "left")])
+def test_days_that_end_otherwise_than_their_months_are_refused(day, month):
+    every, ends = {"window": {"day": {"closed": day}}, "operator": "max"}, {"month": {"closed": month}}
+    wanted = {"left": "day" if day == "left" else "month", "right": "day" if day == "right" else "month"}
+    with pytest.raises(
+        ConfigError, match=f"{wanted['left']} is closed on the left, but {wanted['right']} on the right"
+    ):
+        parse_diagnostics({"tas": {"each": every, "operators": ["mean"], "windows": [ends]}}, [])
+    parse_diagnostics({"tas": {"each": every, "operators": ["mean"], "windows": ["run", {"steps": 3}]}}, [])
 
 
 @pytest.mark.parametrize(

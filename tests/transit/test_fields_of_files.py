@@ -56,8 +56,8 @@ def ranks_of(size, steps=range(STEPS)):
     ]  # fmt: skip
 
 
-def run(files, operators, size=1, nodes=1, calendar="standard", steps=range(STEPS), **config):
-    attributes = {"tas/_ARRAY_DIMENSIONS": list(DIMS), "tas/units": "K", "time/units": UNITS, "time/calendar": calendar}
+def run(files, operators, size=1, nodes=1, calendar="standard", steps=range(STEPS), units=UNITS, **config):
+    attributes = {"tas/_ARRAY_DIMENSIONS": list(DIMS), "tas/units": "K", "time/units": units, "time/calendar": calendar}
     attributes |= {"lat/units": "degrees_north", "lon/units": "degrees_east"}
     config = {"operators": operators, "windows": ["run"], "time": {"variable": "time"}} | config
     return run_program(files, ranks_of(size, steps), config, attributes, nodes)
@@ -164,6 +164,23 @@ def test_steps_that_end_a_day_take_its_row(files):
     results = run(files, {"y": {"of": "tas - tx90", "fields": fields, "operators": ["mean"]}}).results
     rows = np.array([cftime.num2date(time - 0.001, UNITS).dayofyr - 1 for time in TIMES])
     np.testing.assert_allclose(results.y_run_mean[0], (TAS - DAYS[rows]).mean(axis=0), rtol=1e-6, atol=1e-5)
+
+
+def of_month(files, **month):
+    window = {"month": month}
+    march = {"of": "where(m == 3, tas, nan)", "fields": {"m": {"calendar": "month"}}, "operators": ["count"]}
+    indices = [{"SU": {"threshold": 10, "window": window}}, {"DTR": {"window": window}},
+               {"TX90p": {"thresholds": str(files / "days.zarr"), "window": window}}]  # fmt: skip
+    return {"tas": {"operators": indices}, "march": {**march, "windows": [window]}}
+
+
+def test_days_of_indices_and_dates_in_expressions_end_as_the_windows_do(files):
+    begins = run(files, of_month(files), 2).results
+    (files / "out").rename(files / "begins")
+    ends = run(files, of_month(files, closed="right"), units=f"{UNITS} 12:00").results
+    assert begins.march_month_count.values[:, 0, 0].tolist() == [0, 36]
+    for name, expected in begins.drop_vars("time_month_bnds").items():
+        np.testing.assert_array_equal(ends[name], expected, err_msg=name)
 
 
 def longest(met):

@@ -14,6 +14,7 @@ from typing import Any
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.file_fields import units_of
 from bbflow.operators.names.meaning import Meaning, Name
+from bbflow.operators.windows.parse_windows import parse_window
 from bbflow.reading.sections import check_keys, number, one_of, positive
 
 DAY_S = 86400.0
@@ -271,7 +272,7 @@ def index_meaning(
     return Meaning(
         {index.statistic: called | _limits(index, zero)},
         window,
-        each=_each(index, inner),
+        each=_each(index, inner, parse_window(window).closed),
         then=None if then == "value" else then,
         attributes={key: value for key, value in told.items() if value},
         units=taken,
@@ -279,11 +280,12 @@ def index_meaning(
     )
 
 
-def _each(index: ClimateIndex, statistic: str) -> dict[str, Any]:
-    """Return what makes the values of an index's days, or runs of days, from the steps."""
+def _each(index: ClimateIndex, statistic: str, closed: str) -> dict[str, Any]:
+    """Return what makes the values of an index's days, or runs of days, from the steps; days end as their window."""
     if index.days > 1:  # what is missing of some days can't be made good by the others, as it can in one day
-        return {"window": {"running": {"days": index.days}}, "operator": {statistic: {"skipna": False}}}
-    return {"window": "day", "operator": statistic}
+        days = {"running": {"days": index.days, "closed": closed}}
+        return {"window": days, "operator": {statistic: {"skipna": False}}}
+    return {"window": "day" if closed == "left" else {"day": {"closed": closed}}, "operator": statistic}
 
 
 def _scale(index: ClimateIndex, units: str) -> tuple[float, float, str]:

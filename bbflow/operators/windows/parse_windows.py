@@ -8,7 +8,6 @@ from typing import Any
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.windows.frequencies import EXAMPLES, GROUPS, frequency_window
 from bbflow.operators.windows.kinds import KINDS, WindowKind
-from bbflow.operators.windows.spans import Run, StepsSpan
 from bbflow.operators.windows.window import Window
 from bbflow.reading.sections import Parameter, one_of, read_parameters, text
 
@@ -107,6 +106,6 @@ def _with_common(window: Window, name: str | None, closed: str) -> Window:
     chosen = window.name if name is None else name
     if not re.fullmatch(r"[A-Za-z0-9_]+", chosen):
         raise ConfigError(f"name {chosen!r} must be a word of letters, digits and _")
-    if closed == "right" and isinstance(window.spans, StepsSpan | Run):
+    if closed == "right" and not window.has_boundary:
         raise ConfigError("closed: steps have no boundary to be closed on; take it out")
     return replace(window, name=chosen, closed=closed)

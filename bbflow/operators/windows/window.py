@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import cftime  # type: ignore[import-untyped]
 
-from bbflow.operators.windows.spans import Bounds, Key, Spans
+from bbflow.operators.windows.spans import Bounds, Key, Run, Spans, StepsSpan
 
 INSTANT = timedelta(microseconds=1)
 """The resolution of dates."""
@@ -94,6 +94,11 @@ class Window:
         name, _, comment = method.partition(" ")
         told = comment or ("" if name in NESTED_METHODS else "(of all values at once)")
         return f"time: {name} within {period} time: {name} over {period} {told}".rstrip()
+
+    @property
+    def has_boundary(self) -> bool:
+        """Whether a step may lie on the boundary of two spans: the calendar cuts time, and not the steps' number."""
+        return not isinstance(self.spans, StepsSpan | Run)
 
     @property
     def level(self) -> float:
