@@ -42,8 +42,6 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     **{name: f"{own}, whose runs end with the year; CDO's continue into the next one and count there"
        for name, own in CROSSING.items()},
-    "growing_season_length": "GSL, as in CDO: its first 6 days are above 5 degC and before July; xclim's may be of "
-                             "5 degC too, or run on into July",
     **dict.fromkeys(("dtr", "eca_dtr"), "of shorter steps or daily extremes: DTR"),
     **{f"remap{how}": _REMAP.format(f"remap{how}") for how in ("con", "nn", "bil", "dis", "bic", "laf")},
     **{f"remap{how}": _REMAP_BY_FILE for how in ("", "con2", "ycon", "scon")},

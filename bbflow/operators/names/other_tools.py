@@ -1,4 +1,4 @@
-"""Names of NCL, Ferret and ESMValTool that are no operators here: what says the same."""
+"""Names of NCL, xclim, Ferret and ESMValTool that are no operators here: what says the same."""
 
 from collections.abc import Mapping
 
@@ -37,6 +37,10 @@ OTHER_TOOLS: Mapping[str, Mapping[str, str]] = {
         "dim_spi_n": "monmean of pr (SPEI: pr - evspsblpot), and of that xclim's "
         "standardized_precipitation_index(…, freq=None)",
         "{lat|-30:30}": "space: {box: {lat: [-30, 30]}}",
+    },
+    "xclim": {
+        "growing_season_length": "GSL, CDO's: its first days are above 5 degC and before July; xclim's may be of 5 "
+        "degC and cross 1 July",
     },
     "Ferret": {
         "[L=@AVE]": "timmean",
