@@ -92,7 +92,7 @@ def _moved(begin: Array, left: Views) -> Array:
 
 
 def _is_after(begin: Array, earlier: Array) -> Array:
-    return (earlier != NONE) & (begin > earlier)
+    return np.asarray((earlier != NONE) & (begin > earlier))
 
 
 def _runs(views: Views, sign: str) -> tuple[Array, Array, Array]:
