@@ -110,7 +110,7 @@ def read_masters(path: Path) -> tuple[MasterAddress, ...]:
     ConfigError
         If it isn't a contact file of this version.
     """
-    masters = _read_there(path, "--files ").masters
+    masters = _read_there(path, "--files URL ").masters
     if not masters:
         raise NodeError(f"there are no files behind {path}: start its nodes with --files")
     return masters

@@ -13,6 +13,7 @@ from bbflow.net.contact import (
     contact_key,
     lock_of,
     read_contact,
+    read_masters,
     remove_master,
     remove_node,
     remove_scheduler_file,
@@ -100,6 +101,8 @@ def test_a_node_that_started_with_another_key_is_refused(tmp_path):
 def test_a_missing_file_says_how_to_make_one(tmp_path):
     with pytest.raises(NodeError, match=r"bbflow up --contact"):
         read_contact(tmp_path / "contact.json")
+    with pytest.raises(NodeError, match=r"bbflow up --files URL --contact"):
+        read_masters(tmp_path / "contact.json")
 
 
 @pytest.mark.parametrize(
