@@ -99,7 +99,13 @@ def test_a_plan_that_is_told_to_end_ends_its_commands_and_what_they_started(tmp_
     script = f"{deaf}sleep 300 & echo $$ $! > pids.part; mv pids.part pids; wait; wait"
     (tmp_path / "plan.yml").write_text(yaml.safe_dump([{"task": "t", "command": ["sh", "-c", script]}]))
     words = [*BBFLOW, "--plan", "plan.yml", "--to", "bb", "--capacity", "1MiB"]
-    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+    # What runs the tests may ignore it, as nohup does, and a program ignores what was ignored when it began.
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    finally:
+        signal.signal(number, before)
+    with process:
         until((tmp_path / "pids").exists, of=process)
         process.send_signal(number)
         assert process.wait(300) == code
