@@ -12,7 +12,7 @@ import shards
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.errors import BbflowError
+from bbflow.errors import BbflowError, StreamError
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.folding.lanes import Lanes
 from bbflow.transit.states.files import (
@@ -232,3 +232,11 @@ def test_a_fork_takes_no_file_of_its_parent_for_its_own(tmp_path):
     with open(heard) as file:
         assert file.read() not in ("", path)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_state_file_that_somebody_has_removed_is_not_waited_for(tmp_path):
+    path = free_file(str(tmp_path / "lane"), "outer", ())
+    map_target(path, [(0, 4096)])
+    os.unlink(path)
+    with pytest.raises(StreamError, match="was removed: what it held of the statistics"):
+        map_source(StatePlace(path, 0))

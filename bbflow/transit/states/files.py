@@ -31,7 +31,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import numpy as np
 
-from bbflow.errors import naming
+from bbflow.errors import StreamError, naming
 from bbflow.host.locks import lock
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
@@ -243,8 +243,19 @@ def make_ready(lane: str, files: Iterable[tuple[str, int, Sequence[Extent]]]) ->
 
 
 def map_file(path: str) -> mmap.mmap:
-    """Map a state file for reading, whoever wrote it."""
-    status = os.stat(path)
+    """Map a state file for reading, whoever wrote it.
+
+    Raises
+    ------
+    StreamError
+        If somebody has removed it: it won't come back, whoever tries again.
+    """
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        raise StreamError(
+            f"{path} was removed: what it held of the statistics since the last publication is lost"
+        ) from None
     own = _mapped.get(path)
     if own is not None and own.inode == status.st_ino:
         return own.mapping
