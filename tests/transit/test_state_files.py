@@ -12,7 +12,7 @@ import shards
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bbflow.errors import BbflowError, StreamError
+from bbflow.errors import BbflowError, NodeError, StreamError
 from bbflow.operators.configured import parse_diagnostics
 from bbflow.transit.folding.lanes import Lanes
 from bbflow.transit.states.files import (
@@ -240,3 +240,12 @@ def test_a_state_file_that_somebody_has_removed_is_not_waited_for(tmp_path):
     os.unlink(path)
     with pytest.raises(StreamError, match="was removed: what it held of the statistics"):
         map_source(StatePlace(path, 0))
+
+
+def test_a_note_of_what_was_begun_that_somebody_has_cut_is_named(tmp_path):
+    lane = str(tmp_path / "lane")
+    with begun(lane, LaneTurn(0, 0), ()) as is_wanted:
+        assert is_wanted
+    os.truncate(f"{lane}.begun", 10)
+    with pytest.raises(NodeError, match=r"lane\.begun was cut or changed"), begun(lane, LaneTurn(1, 1), ()):
+        pass

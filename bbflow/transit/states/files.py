@@ -31,7 +31,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import numpy as np
 
-from bbflow.errors import StreamError, naming
+from bbflow.errors import NodeError, StreamError, naming
 from bbflow.host.locks import lock
 from bbflow.operators.state import StateLayout
 from bbflow.operators.steps import Array
@@ -125,9 +125,11 @@ def _begin(lane: str, turn: LaneTurn, counted: Collection[str]) -> bool:
     descriptor = lock(f"{lane}.{BEGUN}")
     assert descriptor is not None
     try:
-        last = msgspec.json.decode(
-            os.pread(descriptor, os.fstat(descriptor).st_size, 0) or b"{}", type=dict[str, LaneTurn]
-        )
+        content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        try:
+            last = msgspec.json.decode(content or b"{}", type=dict[str, LaneTurn])
+        except msgspec.DecodeError as error:  # the next analysis has lanes of its own
+            raise NodeError(f"{lane}.{BEGUN} was cut or changed ({error})") from None
         if max(last.values(), default=turn) > turn:
             return False
         # A process that died after this very batch may have given its receipt, which names its files: they stay.
