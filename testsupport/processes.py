@@ -81,6 +81,14 @@ def started(make):
     return made, process
 
 
+def stop(process):
+    """Stop a program, and wait until each of its threads has: some may do something until then."""
+    process = psutil.Process(process.pid)
+    process.suspend()
+    threads = [psutil.Process(thread.id) for thread in process.threads()]
+    until(lambda: all(thread.status() == psutil.STATUS_STOPPED for thread in threads), "its threads to stop")
+
+
 def kill(process):
     """Kill a child of this process, and wait for its end, of which its parent is still to hear."""
     process.kill()

@@ -16,6 +16,7 @@ import pytest
 from bbflow.files.client import calling
 from bbflow.files.client.session import ClientSession
 from bbflow.net import connection
+from testsupport.processes import stop
 from testsupport.relays import Relay
 from testsupport.waiting import until
 
@@ -294,7 +295,7 @@ def stopped_node(servers, monkeypatch):
     (servers.directory / "master-io0").chmod(0o777)
     file = client.open("/f", "w")
     file.pwrite(b"1", 0)
-    servers.processes["master-io0"][0].send_signal(signal.SIGSTOP)
+    stop(servers.processes["master-io0"][0])
     return file
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from bbflow.mount.mounting import DEAD
 from testsupport.mounts import errno_of, files_of_at_most
+from testsupport.processes import stop
 from testsupport.waiting import until
 
 
@@ -230,10 +231,12 @@ def test_calls_wait_for_an_ionode_that_is_stopped_no_longer_than_for_one_that_wa
     node, _ = servers.processes["master-io0"]
     with (where / "f").open("wb", buffering=0) as file:
         file.write(b"before ")
-        node.send_signal(signal.SIGSTOP)
-        assert errno_of(file.write, b"never") == errno.EIO
+        stop(node)
+        try:
+            assert errno_of(file.write, b"never") == errno.EIO
+        finally:
+            node.send_signal(signal.SIGCONT)
         assert "master-io0/ionode.sock" in mounts.said("m")
-        node.send_signal(signal.SIGCONT)
         file.write(b"after")
     assert (where / "f").read_bytes() == b"before after"
 
