@@ -57,11 +57,18 @@ size_t NodeFile::Write(const Caller &caller, const std::string_view bytes, const
         }
         catch (const Errno &error)
         {
-            if (done > 0 && error.Number() != EHOSTDOWN)
+            try
             {
-                break;
+                patience.WaitFor(error, caller);
             }
-            patience.WaitFor(error, caller);
+            catch (const Errno &)
+            {
+                if (done == 0)
+                {
+                    throw;
+                }
+                break; // what is written counts: the program is told how much that is
+            }
         }
     }
     return done;
