@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from bbflow.configuring.settings import Config, RawConfig
@@ -27,7 +28,7 @@ from bbflow.stream.cf import STEP, StreamAttributes
 from bbflow.stream.records import Step
 from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.blocks import Array, BlockReader
-from bbflow.view.consumers import RESCUE, Consumers, Forsaken
+from bbflow.view.consumers import LOST_PATIENCE_S, RESCUE, Consumers, Forsaken
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.spills import readable
 from bbflow.view.stream import STEPS_PER_REPLY, StreamView, told_refusal
@@ -94,6 +95,8 @@ class Rescue:
         Whether the stream may be another analysis' until now.
     batch_steps, reply_steps
         How many steps are written together at most, and how many a node tells of at once.
+    absent_s
+        How long ranks of nodes that don't answer may come to another (seconds); then steps count without them.
 
     Raises
     ------
@@ -115,6 +118,7 @@ class Rescue:
         take_over: bool = False,
         batch_steps: int = BATCH_STEPS,
         reply_steps: int = STEPS_PER_REPLY,
+        absent_s: float = LOST_PATIENCE_S,
     ) -> None:
         known = read_contact(contact)
         nodes = _answering(known)
@@ -123,7 +127,8 @@ class Rescue:
         self._store = self._own_store(output)
         names = [node.name for node in nodes]
         cursors = {node: step for node, (step, _) in self._consumers.of(RESCUE).items()}
-        self._view = StreamView(names, dict.fromkeys(names, -1), whole=len(nodes) == len(known))
+        whole = len(nodes) == len(known)
+        self._view = StreamView(names, dict.fromkeys(names, -1), whole=whole)
         self._forsaken = Forsaken(self._view, self._consumers)
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._watch = StreamWatch(nodes, stream, self._news, extremes=True, reply_steps=reply_steps)
@@ -132,11 +137,11 @@ class Rescue:
         self._first, self._told = self._draining.cursor, set[int]()
         read_as, read = StreamConfig(time, schema, is_dated=True), BlockReader(contact, stream).read
         done = dict.fromkeys(names, -1)
-        whole = len(nodes) == len(known)
         self._adapting = Adapting(names, done, read_as, read, self._consumers.numbering, whole=whole)
         self._times: StepTimes | None = None
         self._is_open = False
         self._lost: list[str] = []
+        self._absent_s, self._since_s = math.inf if whole else absent_s, math.inf
 
     def run(self) -> Rescued:
         """Drain until the stream has ended, and let the nodes forget it.
@@ -153,6 +158,7 @@ class Rescue:
             while not (self._view.ended and self._draining.cursor >= self._view.frontier):
                 self._take_news()
                 self._forsaken.look()
+                self._look_for_absent()
                 self._drain()
             self._draining.commit_late(self._view.attributes)
             self._check_all_is_there()
@@ -165,6 +171,17 @@ class Rescue:
         finally:
             self._watch.stop()
             self._consumers.close()
+
+    def _look_for_absent(self) -> None:
+        """Go without ranks of lost nodes that come to no other: the others may wait for the room that this frees."""
+        now_s = monotonic()
+        self._since_s = min(self._since_s, now_s) if self._view.lacks_ranks else math.inf
+        if now_s >= self._since_s + self._absent_s:
+            self._view.go_without()
+            self._adapting.go_without()
+            self._lost.append(
+                f"ranks of lost nodes have come to no other for {self._absent_s:g} s: their values aren't there"
+            )
 
     def _check_all_is_there(self) -> None:
         """Check that what has landed is what was written, before the nodes forget it.

@@ -132,6 +132,11 @@ class Adapting:
             self._latest.update(held)
             yield from self._together()
 
+    def go_without(self) -> None:
+        """Let steps count without ranks that lack, as `StreamView.go_without`, from the next news on."""
+        if self._landed is not None:
+            self._landed.go_without()
+
     def _is_opening(self, news: News) -> bool:
         """Whether news say only that ranks have opened the stream: with that no step is ready.
 

@@ -175,6 +175,7 @@ class StreamView:
         before: Mapping[str, Any] | None = None,
     ) -> None:
         self._whole = whole
+        self._goes_without = False
         self.is_told = whole or before is not None
         """Whether rank 0 was heard, which alone tells attributes: a node that is lost may have been its."""
         self._nodes = {name: NodeView(last=done[name]) for name in nodes}
@@ -256,8 +257,8 @@ class StreamView:
         opened = sum(view.local_writers for view in nodes.values()) - self._counted_twice
         aborted = any(view.status == "aborted" for view in nodes.values())
         # Ranks of a lost node may still come to another one: what the others have closed isn't the end.
-        lacks_ranks = opened < writers
-        part = nodes if opened == writers or aborted else {}
+        lacks_ranks = opened < writers and not self._goes_without
+        part = nodes if opened == writers or aborted or self._goes_without else {}
         left = Counter(arrival.origin for arrival in self._arrivals)
         landing = {name: view for name, view in part.items() if left[name] < view.local_writers}
         # A node that all its ranks have left settles no further step: it would hold the frontier back for good.
@@ -297,6 +298,15 @@ class StreamView:
         if not self._now().lacks_ranks:
             return False
         return all(view.status == "closed" for view in self._nodes.values() if view.local_writers)
+
+    @property
+    def lacks_ranks(self) -> bool:
+        """Whether ranks that were announced are on no node that is known, and aren't gone without."""
+        return self._now().lacks_ranks
+
+    def go_without(self) -> None:
+        """Let the steps of the others count without the ranks that lack: they may have ended on a node that is lost."""
+        self._goes_without, self._standing = True, None
 
     @property
     def frontier(self) -> int:

@@ -1,5 +1,6 @@
 """A rescue that is killed goes on where it was, whatever the nodes have let go of; each stream has its own store."""
 
+import json
 import random
 import subprocess
 import sys
@@ -124,6 +125,27 @@ def test_every_step_that_landed_is_rescued_however_nodes_tell_of_them(tmp_path, 
     assert (rescued.steps, rescued.complete) == (steps, True)
     with xr.open_zarr(rescued.store) as raw:
         np.testing.assert_array_equal(raw.field, np.repeat(np.arange(steps)[:, None], 2, axis=1))
+
+
+def test_steps_are_rescued_without_ranks_of_a_lost_node_that_come_to_no_other(tmp_path):
+    """Ranks of the other waited for room, the rescue for the lost ranks, and neither ended."""
+    steps, lost = 40, tmp_path / "lost.json"
+    code = MANY.replace("STEPS", str(steps)).replace("PAUSE", "0")
+    with start_nodes(2, "64KiB") as nodes, ThreadPoolExecutor() as pool:
+        Consumers(read_contact(nodes.contact)[:1], "model", [RESCUE]).close()
+        known = json.loads(nodes.contact.read_bytes())
+        known["nodes"][1] |= {"socket": str(tmp_path / "gone"), "tcp": "127.0.0.1:1"}
+        lost.write_text(json.dumps(known))
+        lost.chmod(0o600)
+        config = write_config(tmp_path, Writers="2", Rank="0")
+        rank = pool.submit(write, nodes.contact, code, config, 0, 2)
+        rescued = Rescue(lost, "model", tmp_path / "out", TimeConfig(), absent_s=0.5).run()
+        rank.result()
+    assert (rescued.steps, rescued.complete) == (steps, False)
+    assert rescued.refused == ["ranks of lost nodes have come to no other for 0.5 s: their values aren't there"]
+    with xr.open_zarr(rescued.store) as raw:
+        np.testing.assert_array_equal(raw.field[:, 0], np.arange(steps))
+        assert raw.field[:, 1].isnull().all() or (raw.field[:, 1] == 0).all()
 
 
 def test_a_rescue_that_misses_steps_is_an_error_and_the_nodes_keep_them(contact, tmp_path, monkeypatch):

@@ -210,6 +210,12 @@ class Intake:
             self._log_landed()
         self._forsaken.look()
         if self.view.status == "expected" and time.monotonic() > self._deadline_s:
+            if self.view.lacks_ranks:
+                raise StreamError(
+                    f"some ranks of stream {self._config.stream!r} are on no BB node that answers after "
+                    f"{self._config.open_timeout_s:.0f} s, so no step is whole: they never opened it, or had ended on "
+                    "a node that is lost"
+                )
             raise StreamError(
                 f"no program opened stream {self._config.stream!r} within {self._config.open_timeout_s:.0f} "
                 "s: check the engine's XML (Stream, else the IO's name) and BBFLOW_CONTACT"
