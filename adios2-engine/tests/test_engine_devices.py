@@ -10,6 +10,7 @@ import pytest
 from devices import RUNTIMES, has_kernels, words_of
 
 from bbflow.store.block_values import read_block
+from bbflow.store.spilled import map_spilled
 from benchmarks import gpu
 from benchmarks.consumer import free_steps
 from testsupport.asking import ask_once
@@ -267,9 +268,11 @@ for step in range(6):
     blocks = {step.number: step.blocks[0] for step in steps_of(watch(small_node))}
     assert {number for number, block in blocks.items() if block.file} == {4, 5}
     for number, block in blocks.items():
-        found = (
-            np.fromfile(block.file, offset=block.offset) if block.file else read_block(small_node.nodes[0].pool, block)
-        )
+        if block.file:
+            there = map_spilled(block.file, block.offset, block.bytes)
+            found = there[block.offset : block.offset + block.bytes].view(float)
+        else:
+            found = read_block(small_node.nodes[0].pool, block)
         assert (found == np.arange(32768) + number).all()
 
 
