@@ -117,9 +117,15 @@ def _cpu_s(process: "subprocess.Popen[bytes]") -> float:
 
 def _wait_for_node(contact: Path) -> NodeAddress:
     """Return the node as this process reaches it: by its Unix socket, since the directory is shared."""
-    until(contact.exists, 60)
-    (node,) = read_contact(contact)
+    until(lambda: _nodes(contact), 60)
+    (node,) = _nodes(contact)
     return replace(node, host=socket.gethostname())
+
+
+def _nodes(contact: Path) -> tuple[NodeAddress, ...]:
+    with suppress(NodeError):  # the file is there before its first node
+        return read_contact(contact)
+    return ()
 
 
 def _plain_copy(where: Place, steps: int) -> list[float]:
