@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from bbflow.configuring.settings import Config, RawConfig
@@ -22,6 +21,7 @@ from bbflow.drain.stores import left_out_of, unused_store
 from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError
 from bbflow.host.belongings import claim
 from bbflow.host.log import tell
+from bbflow.host.waiting import Lasting
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import NodeAddress, read_contact
 from bbflow.stream.cf import STEP, StreamAttributes
@@ -141,7 +141,7 @@ class Rescue:
         self._times: StepTimes | None = None
         self._is_open = False
         self._lost: list[str] = []
-        self._absent_s, self._since_s = math.inf if whole else absent_s, math.inf
+        self._absent_s, self._lacking = absent_s, Lasting(math.inf if whole else absent_s)
 
     def run(self) -> Rescued:
         """Drain until the stream has ended, and let the nodes forget it.
@@ -174,9 +174,7 @@ class Rescue:
 
     def _look_for_absent(self) -> None:
         """Go without ranks of lost nodes that come to no other: the others may wait for the room that this frees."""
-        now_s = monotonic()
-        self._since_s = min(self._since_s, now_s) if self._view.lacks_ranks else math.inf
-        if now_s >= self._since_s + self._absent_s:
+        if self._lacking.is_enough(self._view.lacks_ranks):
             self._view.go_without()
             self._adapting.go_without()
             self._lost.append(

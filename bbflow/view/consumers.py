@@ -10,6 +10,7 @@ from msgspec import Struct
 from bbflow.configuring.settings import Config
 from bbflow.errors import BbflowError, NodeError, StreamError
 from bbflow.host.closable import Closable
+from bbflow.host.waiting import Lasting
 from bbflow.landing.client import NodeClient
 from bbflow.landing.replies import AttachReply, DropReply, Shown, StatusReply, StreamStatus
 from bbflow.landing.requests import (
@@ -390,14 +391,9 @@ class Forsaken:
         patience_s: float = PATIENCE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._view, self._consumers, self._patience_s, self._clock = view, consumers, patience_s, clock
-        self._since_s: float | None = None
+        self._view, self._consumers, self._lasting = view, consumers, Lasting(patience_s, clock)
 
     def look(self) -> None:
         """End the stream if it has been so for long enough."""
-        if not self._view.is_forsaken:
-            self._since_s = None
-        elif self._since_s is None:
-            self._since_s = self._clock()
-        elif self._clock() >= self._since_s + self._patience_s:
+        if self._lasting.is_enough(self._view.is_forsaken):
             self._consumers.give_up()
