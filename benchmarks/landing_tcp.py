@@ -117,8 +117,7 @@ def _cpu_s(process: "subprocess.Popen[bytes]") -> float:
 
 def _wait_for_node(contact: Path) -> NodeAddress:
     """Return the node as this process reaches it: by its Unix socket, since the directory is shared."""
-    until(lambda: _nodes(contact), 60)
-    (node,) = _nodes(contact)
+    (node,) = until(lambda: _nodes(contact), 60)
     return replace(node, host=socket.gethostname())
 
 
