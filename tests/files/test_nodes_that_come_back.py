@@ -238,10 +238,17 @@ def twice(tmp_path):
     return bench, bench.made()
 
 
-def test_what_goes_with_its_node_before_it_is_copied_does_not_count(twice):
+@pytest.fixture
+def committing(twice):
+    """The same, with its two IOnodes, while the file's commit waits for the copy on the second."""
     nodes, made = twice
     first, second = made["ring"]
     assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    return nodes, made, first, second
+
+
+def test_what_goes_with_its_node_before_it_is_copied_does_not_count(committing):
+    nodes, _, first, second = committing
     nodes.master.disconnect(PEERS[first])
     nodes.come_empty(first)
     nodes.answer(second, ok=False, errno=errno.EHOSTDOWN, error="gone")
@@ -250,10 +257,8 @@ def test_what_goes_with_its_node_before_it_is_copied_does_not_count(twice):
     assert nodes.used() == {"a": 0, "b": 0}
 
 
-def test_what_was_not_copied_counts_when_its_node_is_back(twice):
-    nodes, made = twice
-    first, second = made["ring"]
-    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+def test_what_was_not_copied_counts_when_its_node_is_back(committing):
+    nodes, _, first, second = committing
     nodes.master.disconnect(PEERS[first])
     nodes.answer(second, ok=False, errno=errno.EHOSTDOWN, error="gone")
     assert ONE not in nodes.said
@@ -264,10 +269,8 @@ def test_what_was_not_copied_counts_when_its_node_is_back(twice):
     assert nodes.used() == {"a": 4096, "b": 4096}
 
 
-def test_what_was_copied_counts_without_its_node_and_is_copied_back(twice):
-    nodes, made = twice
-    first, second = made["ring"]
-    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+def test_what_was_copied_counts_without_its_node_and_is_copied_back(committing):
+    nodes, _, first, second = committing
     nodes.master.disconnect(PEERS[first])
     nodes.come_empty(first)
     nodes.answer(second, ok=True)
@@ -278,10 +281,8 @@ def test_what_was_copied_counts_without_its_node_and_is_copied_back(twice):
     assert nodes.used() == {"a": 4096, "b": 4096}
 
 
-def test_a_file_is_lost_whose_last_node_goes_while_it_is_copied(twice):
-    nodes, made = twice
-    first, second = made["ring"]
-    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+def test_a_file_is_lost_whose_last_node_goes_while_it_is_copied(committing):
+    nodes, made, first, second = committing
     nodes.answer(second, ok=False, errno=errno.ENOSPC, error="full")
     assert nodes.said[ONE]["ok"]
     nodes.say(ONE, "close", handle=made["handle"])
