@@ -191,6 +191,8 @@ def _check_step_fits(capacity: int, stream: Stream, rank: int, step: int, size: 
 
 def _needs_of_others(store: NodeStore, stream: Stream) -> list[int]:
     """Bytes that streams which have less here need for their next step, so that none is shut out."""
+    if len(store.streams) == 1:
+        return []
     own = _possession(stream)
     behind = [other for other in store.streams.values() if other.status == "open" and _possession(other) < own]
     needs = [rank.outstanding_bytes(other.last + 1) for other in behind for rank in other.ranks.values()]

@@ -64,10 +64,16 @@ def _second_name(path: str, capacity: int) -> str:
     return f"{path}.{capacity:0{DIGITS}}"
 
 
-def pool_identity(path: str) -> tuple[int, int, int, int] | None:
-    """Return what changes if a pool is cut, emptied or replaced: inode, length, pages, names; None if it is gone."""
+def pool_identity(pool: str | int) -> tuple[int, int, int, int] | None:
+    """Return what changes if a pool is cut, emptied or replaced: inode, length, pages, names; None if it is gone.
+
+    Parameters
+    ----------
+    pool
+        Its path or descriptor.
+    """
     try:
-        status = os.stat(path)
+        status = os.stat(pool)
     except FileNotFoundError:
         return None
     return status.st_ino, status.st_size, status.st_blocks, status.st_nlink

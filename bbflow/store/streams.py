@@ -125,6 +125,7 @@ class Stream:
                 self._open(record)
             case GrantRecord():
                 self.ranks[record.rank].take(record.extents)
+                return []  # and nothing is released: it comes as often as a commit, and no step is passed by it
             case LayoutRecord():
                 self.ranks[record.rank].take_layout(record.layout, record.forms)
             case CommitRecord():
