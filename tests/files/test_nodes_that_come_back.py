@@ -308,3 +308,24 @@ def test_a_commit_does_not_wait_for_ever_for_a_node_that_is_stopped(twice):
     nodes.master.disconnect(PEERS[second])
     nodes.wait(0.0)
     assert nodes.said[ONE]["ok"]
+
+
+def test_a_copy_that_is_missing_does_not_count_since_its_file_was_written_on(twice):
+    nodes, made = twice
+    first, second = made["ring"]
+    assert nodes.say(ONE, "commit", **commit_of(made)) is None
+    nodes.answer(second, ok=True)
+    committed = nodes.said[ONE]
+    nodes.has[first] = {f"{made['version']:x}.0": SIZE}
+    nodes.master.disconnect(PEERS[second])
+    nodes.come_empty(second)
+    nodes.answer(second, ok=True)
+    nodes.wait(1.0)
+    assert nodes.answer(second, ok=False, errno=errno.EIO, error="no descriptor is free")["op"] == "fetch"
+    pieces = [[made["version"], SIZE], [committed["version"], SIZE]]
+    assert nodes.say(ONE, "commit", handle=made["handle"], size=4096 + SIZE, pieces=pieces) is None
+    assert nodes.answer(second, ok=True, keys=[[f"{committed['version']:x}.1", SIZE]])["op"] == "have"
+    assert nodes.answer(first, ok=True)["op"] == "fetch"
+    assert nodes.used() == {first: 8192, second: 4096}
+    nodes.wait(1.0)
+    assert nodes.answer(second, ok=True)["key"] == f"{made['version']:x}.0"

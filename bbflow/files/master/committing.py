@@ -5,7 +5,7 @@ import errno
 from msgspec.structs import replace
 
 from bbflow.errors import ProtocolError
-from bbflow.files.inodes import Inode, Pieces, Striping, check_size
+from bbflow.files.inodes import Inode, Pieces, Striping, check_size, key_of, pages
 from bbflow.files.master.awaited_events import NodeEvent
 from bbflow.files.master.core import Answers, AnyCall, Call, Core, Deferred
 from bbflow.files.master.permissions import mode_after_write
@@ -53,18 +53,18 @@ class Committing:
             if pieces[index][0] and pieces[index] not in handle.pieces[index : index + 1]
         ]
         absent = self._written.check(call, handle, inode, new)
-        return self._count(call, handle, added, absent)
+        for name, more in added.items():
+            self._core.grant(call.session, name, -more)
+        for index, (version, count) in new:  # no others: a copy of one may be missing, and is still to be made
+            for name in handle.striping.holders(index):
+                self._core.nodes[name].place(key_of(version, index), pages(count))
+        self._replicas.miss(inode.ino, absent)
+        return self._count(call, handle, added)
 
-    def _count(
-        self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int], absent: list[tuple[str, str]]
-    ) -> CommitReply:
-        """Decide that a version counts, now that its bytes are where they belong, but for those copies."""
+    def _count(self, call: Call[CommitFileRequest], handle: Handle, added: dict[str, int]) -> CommitReply:
+        """Decide that a version counts, now that its bytes are where they belong."""
         core, asked, pieces = self._core, call.asked, call.asked.pieces
         inode = core.image.inodes[handle.ino]
-        for name, size in added.items():
-            core.grant(call.session, name, -size)
-        core.place(handle.striping.places(pieces))
-        self._replicas.miss(inode.ino, absent)
         # The file lies where its writer has put it now, no longer where the version before lay.
         inode = at(inode, handle.striping, is_cut=is_cut(handle.pieces, pieces, was=inode.is_cut))
         inode = self.new_version(call, inode, pieces, asked.size, handle.version)
