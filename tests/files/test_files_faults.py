@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from bbflow.files.client import calling
+from bbflow.files.client import calling, session
 from bbflow.files.client.session import ClientSession
 from bbflow.net import connection
 from testsupport.processes import stop
@@ -319,6 +319,33 @@ def test_a_read_from_an_ionode_that_is_stopped_fails_by_its_name(servers, monkey
     assert caught.value.errno == errno.EIO
     servers.processes["master-io0"][0].send_signal(signal.SIGCONT)
     assert file.pread(1, 0) == b"1"
+
+
+def test_a_request_to_a_master_that_is_stopped_fails_by_its_name_and_goes_well_later(servers, monkeypatch):
+    for where, limit in ((calling, "SILENCE_S"), (connection, "TIMEOUT_S"), (session, "COME_BACK_S")):
+        monkeypatch.setattr(where, limit, 0.5)
+    client = servers.start(storage=False)
+    client.write("/f", b"1")
+    master, _ = servers.processes["master"]
+    stop(master)
+    with pytest.raises(OSError, match=r"doesn't come back: the master .* has been silent") as caught:
+        client.mkdir("/d")
+    assert caught.value.errno == errno.EIO
+    master.send_signal(signal.SIGCONT)
+    assert client.read("/f") == b"1"
+    client.mkdir("/e")
+
+
+def test_a_master_that_is_slow_is_waited_for(servers, monkeypatch):
+    monkeypatch.setattr(calling, "SILENCE_S", 0.1)
+    servers.start(storage=False)
+    relay = Relay(servers.directory / "master" / "master.sock")
+    with closing(relay), servers.client() as client, ThreadPoolExecutor() as beside:
+        with relay.slow():
+            came, asked = relay.came(), beside.submit(client.mkdir, "/d")
+            until(lambda: relay.came() > came + 2, "the third look")
+        asked.result(60)
+        assert client.exists("/d")
 
 
 def test_an_ionode_that_is_slow_is_waited_for(servers, monkeypatch):

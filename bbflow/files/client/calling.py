@@ -18,7 +18,7 @@ from bbflow.net.connection import ATTEMPTS, NodeConnection, ReplyT
 from bbflow.net.contact import NodeAddress
 
 SILENCE_S = 10.0
-"""How long an IOnode may say nothing before it is asked by another connection whether it still does anything."""
+"""How long a server may leave a request without reply before it is looked whether it still lets anybody in."""
 
 
 class Gone(NodeError):  # noqa: N818 - it may come back
@@ -30,7 +30,7 @@ class UnansweredError(OSError):
 
 
 class Caller(NodeConnection):
-    """A connection to a master or an IOnode.
+    """A connection to a master or an IOnode. One that doesn't reply is waited for while it lets others in, no longer.
 
     Parameters
     ----------
@@ -45,11 +45,27 @@ class Caller(NodeConnection):
 
     standstill_s = 60  # what is written to an IOnode fills a window: it may be stopped for a while
     gone = Gone
+    kind = "the master"
+    """What it is a connection to."""
+    _replies = False
 
     def __init__(self, address: NodeAddress) -> None:
         super().__init__(address)
         # A request may wait for others, as an open does for a writer's close: how long, the master decides.
         self._socket.settimeout(None)
+        self._replies = True
+
+    def _wait(self) -> None:
+        """Wait for what comes: that may take long where others are waited for, from who is stopped it never does."""
+        if not self._replies or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
+            return
+        coming = select.poll()
+        coming.register(self._socket, select.POLLIN)
+        while not coming.poll(SILENCE_S * 1000):
+            try:
+                NodeConnection(self.node).close()
+            except NodeError as error:
+                raise Gone(f"{self.kind} {self.node.name} has been silent for {SILENCE_S:.0f} s: {error}") from None
 
     def call(self, asked: Struct, kind: type[ReplyT]) -> ReplyT:
         """Send a request and return its reply.
@@ -88,7 +104,8 @@ class Caller(NodeConnection):
             raise OSError(verdict.errno, printable(verdict.error))
 
     def decode_by(self, decode: Callable[[bytes], Any]) -> None:
-        """Take in what comes from now on as something else than replies."""
+        """Take in what comes from now on as something else than replies, which may be long in coming."""
+        self._replies = False
         self._reader.decode = decode
 
     def receive(self) -> Any:
@@ -106,7 +123,7 @@ class Caller(NodeConnection):
 
 
 class IonodeCaller(Caller):
-    """A connection to an IOnode. One that says nothing is waited for while it lets others in, and no longer.
+    """A connection to an IOnode.
 
     Parameters
     ----------
@@ -119,25 +136,12 @@ class IonodeCaller(Caller):
         As `Caller`.
     """
 
-    _is_in = False
+    kind = "IOnode"
 
     def __init__(self, address: NodeAddress) -> None:
         super().__init__(address)
-        self._is_in = True
         self.name = secrets.token_hex(8)
         """What `begin` calls it."""
-
-    def _wait(self) -> None:
-        """Wait for what comes: for the shared storage it may take long, from a node that is stopped it never does."""
-        if not self._is_in or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
-            return
-        coming = select.poll()
-        coming.register(self._socket, select.POLLIN)
-        while not coming.poll(SILENCE_S * 1000):
-            try:
-                NodeConnection(self.node).close()
-            except NodeError as error:
-                raise Gone(f"IOnode {self.node.name} has been silent for {SILENCE_S:.0f} s: {error}") from None
 
     def read(self, key: str, offset: int, target: memoryview) -> int:
         """Read a range of a piece, at most `MOST_BYTES`; return how many bytes there were.
