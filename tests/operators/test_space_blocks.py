@@ -27,6 +27,7 @@ FIELDS = {
     "land": (RANDOM.random((7, 12)) > 0.4).astype("f4"),
     "dp": RANDOM.random(3),
     "areacella": RANDOM.random((7, 12)),
+    "area4": RANDOM.random((7, 12)).astype("f4"),
 }
 SPACES = [
     "fldmean",
@@ -217,6 +218,7 @@ def values():
 
 @pytest.mark.parametrize(("space", "weights"), [
     ({"mean": ["lat", "lon"], "weights": "areacella"}, xr.DataArray(FIELDS["areacella"], dims=("lat", "lon"))),
+    ({"mean": ["lat", "lon"], "weights": "area4"}, xr.DataArray(FIELDS["area4"].astype("f8"), dims=("lat", "lon"))),
     ({"mean": ["lev"], "weights": "dp"}, xr.DataArray(FIELDS["dp"], dims="lev")),
     ({"mean": ["lat", "lon"], "mask": "land"}, None),
 ])  # fmt: skip

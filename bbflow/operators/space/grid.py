@@ -455,14 +455,14 @@ def fitted(what: str, values: Array, grid: Grid, field: str = "") -> Array:
 
 
 def checked_weights(name: str, values: Array) -> Array:
-    """Return weights without NaN (0 instead).
+    """Return weights as float64, without NaN (0 instead).
 
     Raises
     ------
     ConfigError
         If one is negative or infinite.
     """
-    weights = np.where(np.isnan(values), 0, values)
+    weights = np.where(np.isnan(values), 0.0, values.astype("f8"))  # their sums would be of float32 if they were
     if (weights < 0).any() or not np.isfinite(weights).all():
         raise ConfigError(f"weights {name!r} must be finite and not negative; they go from {weights.min():g}")
     return weights

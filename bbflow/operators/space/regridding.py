@@ -351,7 +351,7 @@ def _units(all_units: Sequence[str]) -> str:
 
 def _factor(name: str, variables: Variables, grid: Grid, axes: tuple[int, ...]) -> Array:
     """Return what each horizontal point counts besides; float64 of shape (points,), in the weights' order."""
-    field = fitted(name, checked_weights(name, np.asarray(variables(name), "f8")), grid)
+    field = fitted(name, checked_weights(name, np.asarray(variables(name))), grid)
     if any(size > 1 for axis, size in enumerate(field.shape) if axis not in axes):
         raise ConfigError(f"remap: fraction {name!r} changes along {', '.join(grid.dims)}: it must be of one plane")
     shape = tuple(grid.shape[axis] for axis in axes)
