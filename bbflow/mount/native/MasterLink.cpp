@@ -1,8 +1,5 @@
 #include "MasterLink.h"
 
-#include "Errno.h"
-#include "Patience.h"
-
 #include <iostream>
 
 namespace bbflow
@@ -14,6 +11,27 @@ namespace
 constexpr double RetrySecs = 0.05;
 
 } // end empty namespace
+
+void Patience::WaitFor(const Errno &error, const Caller &caller) const
+{
+    if (error.Number() != EHOSTDOWN)
+    {
+        throw Errno(error);
+    }
+    if (caller.IsInterrupted)
+    {
+        throw Errno(EINTR);
+    }
+    if (IsOver(m_Deadline))
+    {
+        if (!error.Why().empty()) // the program is only told EIO
+        {
+            std::cerr << "bbflow-mount: " << error.Why() << std::endl;
+        }
+        throw Errno(EIO);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
 
 MasterLink::MasterLink(MountedContact contact, const uint64_t number, const double patience,
                        LinkListener listener)
@@ -40,7 +58,7 @@ MasterLink::~MasterLink()
 
 Value MasterLink::Ask(const Caller &caller, const Value::Map &request)
 {
-    const class Patience patience(m_Patience);
+    const Patience patience = NewPatience();
     while (true)
     {
         Value::Map asked = request;

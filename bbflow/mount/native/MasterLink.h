@@ -1,11 +1,28 @@
 #pragma once
 
+#include "Deadline.h"
+#include "Errno.h"
 #include "MasterSession.h"
 
 #include <thread>
 
 namespace bbflow
 {
+
+/** Waits for a node that is away, for this long and no longer. */
+class Patience
+{
+public:
+    explicit Patience(const double seconds) : m_Deadline(After(seconds)) {}
+
+    /** Returns after a moment if trying again may help.
+     *  @throws Errno the error itself if it is another one; EIO if the time is up; EINTR if the
+     *          program doesn't wait any longer */
+    void WaitFor(const Errno &error, const Caller &caller) const;
+
+private:
+    const Deadline m_Deadline;
+};
 
 /** What calls ask a master, and what it says by itself, over connections that break and come back.
  */
@@ -37,7 +54,9 @@ public:
 
     /** What the master said when the session began. */
     Value Options() const { return m_Session.Options(); }
-    double Patience() const { return m_Patience; }
+
+    /** For a call that begins now, and waits for nodes as long as for the master. */
+    Patience NewPatience() const { return Patience(m_Patience); }
 
 private:
     const double m_Patience;

@@ -1,5 +1,4 @@
 #include "OpenInode.h"
-#include "Patience.h"
 
 #include <algorithm>
 #include <cstring>
@@ -58,7 +57,7 @@ void OpenInode::LookAgain(const Caller &caller)
 
 size_t OpenInode::Read(const Caller &caller, char *target, const size_t most, const uint64_t offset)
 {
-    Patience patience(m_Volume.Link().Patience());
+    const Patience patience = m_Volume.Link().NewPatience();
     for (int left = ReopenTries;;)
     {
         try

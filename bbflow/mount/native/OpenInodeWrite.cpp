@@ -1,7 +1,6 @@
 #include "OpenInode.h"
 
 #include "Errno.h"
-#include "Patience.h"
 
 #include <algorithm>
 #include <utility>
@@ -287,7 +286,7 @@ Value::Array OpenInode::PiecesForCommit() const
 /** Has no request left that could still change a piece that is written. */
 void OpenInode::SettleNodes(const Caller &caller)
 {
-    const Patience patience(m_Volume.Link().Patience());
+    const Patience patience = m_Volume.Link().NewPatience();
     for (size_t i = 0; m_HasFailed && i < m_Map.Pieces.size();)
     {
         const Piece &piece = m_Map.Pieces[i];
