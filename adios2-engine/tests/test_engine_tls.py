@@ -4,6 +4,8 @@ import pytest
 from readers import read
 from test_engine_tcp import LARGE_BLOCKS, TCP, check_large_blocks
 
+from bbflow.errors import ConfigError
+from bbflow.net.tls import Certificate
 from testsupport.processes import finish
 from testsupport.writers import run_writer, wait_for_file, write, write_config, writing
 
@@ -17,9 +19,12 @@ engine.close()
 """
 
 
+def run(*words):
+    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+
+
 def make(*words):
-    command = ["openssl", "req", "-x509", "-nodes", "-days", "2", "-newkey", "rsa:2048", *words]
-    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    run("req", "-x509", "-nodes", "-days", "2", "-newkey", "rsa:2048", *words)
 
 
 @pytest.fixture
@@ -71,17 +76,38 @@ def test_a_writer_comes_back_through_tls(faulty_nodes, certificates, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("served", "trusted", "reason"),
-    [("node", "other", "unable to get local issuer"), ("far", "ca", "IP address mismatch")],
+    ("written", "instead", "reason"),
+    [("ca.pem", "other.pem", "unable to get local issuer"), ("127.0.0.1:", "localhost:", "ostname mismatch")],
 )
-def test_a_certificate_that_is_not_the_node_s_is_refused(faulty_nodes, certificates, tmp_path, served, trusted, reason):
-    nodes = faulty_nodes(1, 1 << 20, tls_options(certificates, served))
+def test_a_certificate_that_is_not_the_node_s_is_refused(
+    faulty_nodes, certificates, tmp_path, written, instead, reason
+):
+    nodes = faulty_nodes(1, 1 << 20, tls_options(certificates, "node"))
     contact = tmp_path / "contact.json"
-    contact.write_text(nodes.contact.read_text().replace(str(certificates["ca"]), str(certificates[trusted])))
+    contact.write_text(nodes.contact.read_text().replace(written, instead))
     returncode, said = run_writer(contact, 'io.open("out", Mode.Write)', write_config(tmp_path, **TCP))
     assert returncode != 0
     assert "isn't accepted" in said
     assert reason in said
+
+
+@pytest.mark.parametrize(
+    ("chain", "key", "authority", "reason"),
+    [
+        ("far", "far_key", "ca", "isn't one that peers accept at 127.0.0.1 .* IP address mismatch"),
+        ("node", "node_key", "other", "isn't one that peers accept .* unable to get local issuer"),
+        ("node", "far_key", "ca", "can't be used: KEY_VALUES_MISMATCH"),
+        ("node", "node", "ca", "can't be used: they are no PEM files"),
+        ("node", "locked_key", "ca", "has a passphrase"),
+        ("node", "gone", "ca", "can't read .*gone.pem, .* No such file"),
+        ("node", "node_key", "gone", "authority's certificate .*gone.pem can't be read"),
+    ],
+)
+def test_a_node_does_not_begin_with_what_its_peers_would_refuse(certificates, tmp_path, chain, key, authority, reason):
+    run("pkey", "-aes128", "-passout", "pass:x", "-in", certificates["node_key"], "-out", tmp_path / "locked_key.pem")
+    files = [tmp_path / f"{name}.pem" for name in (chain, key, authority)]
+    with pytest.raises(ConfigError, match=reason):
+        Certificate(*files).context("127.0.0.1")
 
 
 def test_a_node_with_tls_takes_nobody_without(faulty_nodes, certificates, tmp_path):

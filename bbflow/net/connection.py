@@ -13,7 +13,7 @@ from bbflow.net.contact import NodeAddress
 from bbflow.net.frames import CHECKSUM, FrameReader, Seal, encode, is_intact, parser
 from bbflow.net.handshake import TIMEOUT_S, shake_hands
 from bbflow.net.listen import SILENCE_S, is_loopback, split_address, tune
-from bbflow.net.tls import peer_context
+from bbflow.net.tls import peer_context, reason
 from bbflow.net.verdicts import BytesReply, parse_verdict
 
 ReplyT = TypeVar("ReplyT", bound=Struct)
@@ -231,7 +231,7 @@ def _connect_tcp(node: NodeAddress, standstill_s: int) -> socket.socket:
         return peer_context(node.tls).wrap_socket(connection, server_hostname=host) if node.tls else connection
     except ssl.SSLError as error:
         connection.close()
-        raise NodeError(f"BB node {node.name}: its certificate isn't accepted ({error})") from None
+        raise NodeError(f"BB node {node.name}: its certificate isn't accepted: {reason(error)}") from None
     except BaseException:
         connection.close()
         raise

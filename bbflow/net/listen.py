@@ -90,22 +90,26 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def public_address(listener: socket.socket, host: str) -> str:
+def public_host(address: str) -> str:
+    """Return the host of ``host[:port]`` as peers call it: this host's name where that is every address of it."""
+    host, _ = split_address(address)
+    try:
+        return socket.gethostname() if ipaddress.ip_address(host).is_unspecified else host
+    except ValueError:  # a name
+        return host
+
+
+def public_address(listener: socket.socket, address: str) -> str:
     """Return ``host:port`` for the contact file.
 
     Parameters
     ----------
     listener
         A TCP listener.
-    host
-        As the user gave it; where that is every address of this host, the host's name stands for it.
+    address
+        Its ``host[:port]`` as the user gave it.
     """
-    port = listener.getsockname()[1]
-    try:
-        if ipaddress.ip_address(host).is_unspecified:
-            host = socket.gethostname()
-    except ValueError:
-        pass  # a name
+    host, port = public_host(address), listener.getsockname()[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

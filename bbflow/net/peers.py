@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 import socket
+import ssl
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -29,8 +30,8 @@ from bbflow.net.listen import (
     listen_tcp,
     listen_unix,
     public_address,
+    public_host,
     raise_open_files,
-    split_address,
     tune,
 )
 from bbflow.net.tls import Certificate
@@ -61,6 +62,16 @@ class Endpoint:
     """``host[:port]`` of its TCP socket."""
     certificate: Certificate | None = None
     """For TLS on its TCP socket."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return what peers' TCP sockets are wrapped with, if they are.
+
+        Raises
+        ------
+        ConfigError
+            If the certificate can't be used, or no peer would accept it at this address.
+        """
+        return self.certificate.context(public_host(self.address)) if self.certificate else None
 
 
 class PeerServer(ABC):
@@ -98,7 +109,7 @@ class PeerServer(ABC):
     ) -> None:
         keep_from_dumps()
         self._title, self._identity, self._endpoint, self._pool = title, identity, endpoint, pool
-        self._tls = endpoint.certificate.context() if endpoint.certificate else None
+        self._tls = endpoint.context()
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count(1)
         self._links: dict[int, Link] = {}
@@ -178,7 +189,7 @@ class PeerServer(ABC):
     @property
     def tcp(self) -> str:
         """``host:port`` by which other hosts reach it."""
-        return public_address(self._tcp, split_address(self._endpoint.address)[0])
+        return public_address(self._tcp, self._endpoint.address)
 
     def run(self) -> None:
         """Serve; returns when asked to stop."""

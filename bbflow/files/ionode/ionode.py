@@ -55,7 +55,7 @@ from bbflow.host.dumps import write_no_cores
 from bbflow.host.log import log
 from bbflow.net.contact import NodeAddress, read_masters
 from bbflow.net.handshake import WelcomeReply
-from bbflow.net.listen import listen_tcp, listen_unix, public_address, raise_open_files, split_address, tune
+from bbflow.net.listen import listen_tcp, listen_unix, public_address, raise_open_files, tune
 from bbflow.net.peers import Endpoint
 from bbflow.store.shared_room import NodeRoom
 
@@ -109,7 +109,7 @@ class IoNode:
         self._pieces = Pieces(settings.directory)
         self._bound = Bound(settings.capacity, settings.room)
         self._identity = WelcomeReply(name=settings.name, host=socket.gethostname())
-        self._tls = endpoint.certificate.context() if endpoint.certificate else None
+        self._tls = endpoint.context()
         self._unix = listen_unix(settings.directory / SOCKET_NAME)
         self._tcp = listen_tcp(endpoint.address)
         self._addresses = dict[str, NodeAddress]()
@@ -252,7 +252,7 @@ class IoNode:
             host=self._identity.host,
             socket=str(settings.directory / SOCKET_NAME),
             directory=str(settings.directory),
-            tcp=public_address(self._tcp, split_address(self._endpoint.address)[0]),
+            tcp=public_address(self._tcp, self._endpoint.address),
             tls=str(certificate.authority.resolve()) if certificate else "",
             capacity=self._bound.tell(),
             most=settings.capacity,
