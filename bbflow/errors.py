@@ -115,7 +115,7 @@ def describe_end(code: int) -> str:
 
 
 def nearest(unknown: object, valid: Iterable[str]) -> str:
-    """Return the end of an 'unknown name' message: the nearest valid name, or all of them.
+    """Return the end of an 'unknown name' message: the nearest valid name, or all of them, if any.
 
     Parameters
     ----------
@@ -127,7 +127,9 @@ def nearest(unknown: object, valid: Iterable[str]) -> str:
     names = sorted(valid)
     folded = {name.lower(): name for name in reversed(names)}
     close = difflib.get_close_matches(str(unknown).lower(), folded, n=1, cutoff=0.5)
-    return f"did you mean {folded[close[0]]!r}?" if close else f"valid are {', '.join(names)}"
+    if close:
+        return f"did you mean {folded[close[0]]!r}?"
+    return f"valid are {', '.join(names)}" if names else "there are none"
 
 
 def printable(text: str) -> str:

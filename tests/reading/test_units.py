@@ -53,6 +53,7 @@ def test_an_unknown_name_gets_the_nearest_or_all():
     assert nearest("quantile", ["mean", "max"]) == "valid are max, mean"
     assert nearest("MEAN", ["mean", "max"]) == "did you mean 'mean'?"
     assert nearest("rx1dya", ["mean", "Rx1day"]) == "did you mean 'Rx1day'?"
+    assert nearest("time", []) == "there are none"
 
 
 def test_a_pool_has_a_page_at_least():
