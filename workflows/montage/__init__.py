@@ -1,11 +1,11 @@
 """The real Montage as a Parsl app and as a Pegasus workflow, on a synthetic survey whose truth is known."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bbflow_workflows.montage.flatness import Flatness, measure
-from bbflow_workflows.montage.sky import REGION, TRUTH, Background, Survey, Truth, make_tiles, read_truth, stars_on
-
 if TYPE_CHECKING:
+    from bbflow_workflows.montage.flatness import Flatness, measure
+    from bbflow_workflows.montage.sky import REGION, TRUTH, Background, Survey, Truth, make_tiles, read_truth, stars_on
     from bbflow_workflows.montage.workflow import Mosaic, make_mosaic
 
 __all__ = [
@@ -24,10 +24,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the Parsl app when it is asked for: a Pegasus job needs no Parsl."""
-    if name in ("Mosaic", "make_mosaic"):
-        from bbflow_workflows.montage import workflow
+_MODULES = {"Flatness": "flatness", "measure": "flatness", "Mosaic": "workflow", "make_mosaic": "workflow"}
 
-        return getattr(workflow, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: a step's process needs neither Parsl nor Astropy, which take longer than most steps."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'sky')}"), name)
