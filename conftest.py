@@ -54,7 +54,8 @@ def _stores(tmp_path_factory):
 def _stores_open(_stores, request):
     """See after each test that others' programs read all stores that it has made, unless it is marked `odd_stores`."""
     yield
-    made = _stores.new(request.module)
+    own = request.node.funcargs.get("tmp_path")
+    made = _stores.new(request.module, own and own.name)
     if request.node.get_closest_marker("odd_stores") is None:
         for store in made:
             assert_opens(store)

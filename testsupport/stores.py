@@ -39,7 +39,7 @@ def stores_in(directory):
         if folder.endswith(".zarr") and "zarr.json" in files:
             yield Path(folder)
             names.clear()
-        names[:] = (name for name in names if not name.startswith(".") and not os.path.ismount(Path(folder, name)))
+        names[:] = (name for name in names if name[0] != "." and not os.path.ismount(os.path.join(folder, name)))
 
 
 class Stores:
@@ -56,13 +56,18 @@ class Stores:
         self._module, self._folders, self._settled = None, set(), set()
         self._seen = {}
 
-    def new(self, module):
-        """Return the stores that were made or changed since this was last asked, after a test of this module."""
-        folders = set(self._directory.iterdir())
+    def new(self, module, own):
+        """Return the stores that were made or changed since this was last asked.
+
+        That is after a test of this module; its own directory, if it had one, is looked into once.
+        """
+        # names, as these are thousands at last; without pytest's links to the last of each name
+        folders = {entry.name for entry in os.scandir(self._directory) if entry.is_dir(follow_symlinks=False)}
         if module != self._module:
             self._module, self._settled = module, self._folders
         self._folders = folders
-        found = [store for folder in folders - self._settled for store in stores_in(folder)]
+        found = [store for folder in folders - self._settled for store in stores_in(self._directory / folder)]
+        self._settled.add(own)
         when = {store: (store / "zarr.json").stat().st_mtime_ns for store in found}
         changed = [store for store in found if self._seen.get(store) != when[store]]
         self._seen |= when

@@ -21,12 +21,23 @@ def test_stores_are_looked_at_once_and_again_when_they_change(tmp_path, request)
     stores, here = Stores(tmp_path), tmp_path / "own"
     make(here / "out" / "a.zarr")
     (here / "nothing.zarr").mkdir()
-    assert [store.name for store in stores.new("one")] == ["a.zarr"]
-    assert stores.new("one") == []
+    assert [store.name for store in stores.new("one", None)] == ["a.zarr"]
+    assert stores.new("one", None) == []
     root = here / "out" / "a.zarr" / "zarr.json"
     root.write_text(root.read_text())
     make(here / "b.zarr")
-    assert [store.name for store in stores.new("one")] == ["b.zarr", "a.zarr"]
+    assert [store.name for store in stores.new("one", None)] == ["b.zarr", "a.zarr"]
+
+
+def test_a_tests_own_directory_is_looked_into_once_and_not_by_a_second_name(tmp_path):
+    stores = Stores(tmp_path)
+    for name in ("test0", "shared"):
+        make(tmp_path / name / "a.zarr")
+        (tmp_path / f"{name}current").symlink_to(tmp_path / name)
+    assert stores.new("one", "test0") == [tmp_path / "shared" / "a.zarr", tmp_path / "test0" / "a.zarr"]
+    for name in ("test0", "shared"):
+        make(tmp_path / name / "b.zarr")
+    assert stores.new("one", "test1") == [tmp_path / "shared" / "b.zarr"]
 
 
 @pytest.mark.odd_stores
