@@ -9,11 +9,18 @@ import pytest
 from testsupport.servers import object_server
 
 
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory):
-    """URL of a server with an empty bucket, for all tests of a module."""
+@pytest.fixture(scope="session")
+def _server(tmp_path_factory):
     with object_server(tmp_path_factory.mktemp("moto") / "log") as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def endpoint(_server):
+    """URL of a server with an empty bucket, for all tests of a module: it has forgotten what others have done."""
+    _ask(f"{_server}/moto-api/reset", b"", "POST")
+    _ask(f"{_server}/bucket", b"", "PUT")
+    return _server
 
 
 @pytest.fixture
@@ -47,10 +54,7 @@ def refusing_keys(url):
 
 def _allow(url, requests):
     """Set how many requests the server takes from now on without checking their keys."""
-    kind = {"Content-Type": "text/plain"}
-    request = urllib.request.Request(f"{url}/moto-api/reset-auth", requests.encode(), kind, method="POST")
-    with urllib.request.urlopen(request, timeout=60):
-        pass
+    _ask(f"{url}/moto-api/reset-auth", requests.encode(), "POST", {"Content-Type": "text/plain"})
 
 
 def objects_in(url, prefix=None, bucket="bucket"):
@@ -66,6 +70,9 @@ def objects_in(url, prefix=None, bucket="bucket"):
 def put_object(endpoint, key, content=b"", bucket="bucket", **headers):
     """Make an object, whose key may be one that obstore doesn't take; ``x_amz_…`` are headers."""
     kind = {"Content-Type": "application/octet-stream"} | {k.replace("_", "-"): v for k, v in headers.items()}
-    request = urllib.request.Request(f"{endpoint}/{bucket}/{quote(key)}", content, kind, method="PUT")
-    with urllib.request.urlopen(request, timeout=60):
+    _ask(f"{endpoint}/{bucket}/{quote(key)}", content, "PUT", kind)
+
+
+def _ask(url, content, method, headers=None):
+    with urllib.request.urlopen(urllib.request.Request(url, content, headers or {}, method=method), timeout=60):
         pass

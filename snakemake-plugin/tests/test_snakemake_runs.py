@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bbflow.phases import io_phase
 from testsupport.object_server import put_object
-from testsupport.servers import object_server
 from testsupport.waiting import until
 
 
@@ -93,19 +92,15 @@ def test_fetches_wait_for_another_applications_phase(flow, tmp_path):
     assert min(event["ended_s"] for event in flow.noted("transfer")) >= ended_s[0]
 
 
-def test_objects_are_inputs_and_outputs(flow, tmp_path, monkeypatch):
+def test_objects_are_inputs_and_outputs(flow, known_endpoint):
     flow.make(3)
-    for name, value in {"ACCESS_KEY_ID": "me", "SECRET_ACCESS_KEY": "secret", "REGION": "us-east-1"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    with object_server(tmp_path / "log") as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        for path in (flow.pfs / "in").iterdir():
-            put_object(endpoint, f"run/in/{path.name}", path.read_bytes())
-        flow.prefix = "s3://bucket/run"
-        ran = flow.run()
-        assert ran.returncode == 0, ran.stderr
-        again = flow.run()
-        assert "Nothing to be done" in again.stderr, again.stderr
+    for path in (flow.pfs / "in").iterdir():
+        put_object(known_endpoint, f"run/in/{path.name}", path.read_bytes())
+    flow.prefix = "s3://bucket/run"
+    ran = flow.run()
+    assert ran.returncode == 0, ran.stderr
+    again = flow.run()
+    assert "Nothing to be done" in again.stderr, again.stderr
     assert not flow.left()
 
 

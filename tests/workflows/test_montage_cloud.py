@@ -18,18 +18,17 @@ from bbflow.simulate.measured import profile_of_events
 from bbflow.staging import Sources
 from benchmarks.montage_job import TOOL
 from testsupport.mounts import missing
-from testsupport.servers import object_server
+from testsupport.object_server import credentials_of
 
 SMALL = ["--rows", "1", "--columns", "2", "--pixels", "100", "--stars", "80"]
 MOSAIC = ["mosaic.fits", "mosaic_area.fits"]
 
 
 @pytest.fixture(scope="module")
-def bucket(tmp_path_factory):
+def bucket(endpoint):
     """Let S3 clients of this process and its children find a server with a bucket."""
-    given = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
-    with object_server(tmp_path_factory.mktemp("s3") / "log") as url, pytest.MonkeyPatch.context() as patch:
-        for name, value in (given | {"AWS_ENDPOINT_URL": url}).items():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in credentials_of(endpoint).items():
             patch.setenv(name, value)
         yield "s3://bucket"
 
