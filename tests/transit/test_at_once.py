@@ -1,6 +1,6 @@
 """Blocks that the kernel takes as they lie come to the same bits as those that are folded one by one."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -29,6 +29,12 @@ CONFIG = {
 
 def whole_run(folder, **how):
     return shards.run(folder, CONFIG, values(), HOURS, ROWS, **how)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """What runs give with as many steps in a batch, each of them run once."""
+    return cache(lambda steps: shards.statistics(whole_run(tmp_path_factory.mktemp("expected"), batch_steps=steps)))
 
 
 def chain(folder, placed):
@@ -68,16 +74,15 @@ def rows_below(folder):
     return {path.name: path.read_bytes() for path in folder.rglob("*.npy")}
 
 
-def test_a_worker_that_is_gone_for_a_while_leaves_each_state_in_its_place(tmp_path):
+def test_a_worker_that_is_gone_for_a_while_leaves_each_state_in_its_place(tmp_path, expected):
     """Its threads don't count then: two lanes' states have the same places, in files of their own."""
-    expected = shards.statistics(whole_run(tmp_path / "expected"))
-    found = shards.statistics(whole_run(tmp_path / "found", threads=lambda at: 1 if 10 < at < 20 else 3))
-    for place, result in expected.items():
+    found = shards.statistics(whole_run(tmp_path, batch_steps=3, threads=lambda at: 1 if 10 < at < 20 else 3))
+    for place, result in expected(3).items():
         np.testing.assert_array_equal(found[place], result, err_msg=str(place))
 
 
 @pytest.mark.parametrize("crash_at", range(4, 12))
-def test_states_of_another_process_stay_mapped_while_the_kernel_reads_them(tmp_path, monkeypatch, crash_at):
+def test_states_of_another_process_stay_mapped_while_the_kernel_reads_them(tmp_path, monkeypatch, expected, crash_at):
     """The first batch of a new process may end a day, and merge what only others' files have."""
     restarted = shards.restarted
 
@@ -86,22 +91,21 @@ def test_states_of_another_process_stay_mapped_while_the_kernel_reads_them(tmp_p
         files._mapped.clear()
         return restarted(folding, saved)
 
-    expected = shards.statistics(whole_run(tmp_path / "expected", batch_steps=1))
+    wanted = expected(1)
     monkeypatch.setattr(shards, "restarted", anew)
-    found = shards.statistics(whole_run(tmp_path / "found", batch_steps=1, crash_at=crash_at))
-    for place, result in expected.items():
+    found = shards.statistics(whole_run(tmp_path, batch_steps=1, crash_at=crash_at))
+    for place, result in wanted.items():
         np.testing.assert_array_equal(found[place], result, err_msg=str(place))
 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 3), (3, 1)])
-def test_an_analysis_that_takes_over_has_other_places_for_states_and_finds_them_where_they_are(tmp_path, first, then):
+def test_an_analysis_that_takes_over_has_other_places_for_states_and_finds_them_where_they_are(
+    tmp_path, expected, first, then
+):
     """They lie before or after the places that it has for them."""
-    expected = shards.statistics(whole_run(tmp_path / "expected", batch_steps=4))
     threads = {True: first, False: then}
-    found = shards.statistics(
-        whole_run(tmp_path / "found", batch_steps=4, crash_at=11, threads=lambda at: threads[at < 11])
-    )
-    for place, result in expected.items():
+    found = shards.statistics(whole_run(tmp_path, batch_steps=4, crash_at=11, threads=lambda at: threads[at < 11]))
+    for place, result in expected(4).items():
         np.testing.assert_allclose(found[place], result, rtol=1e-9, err_msg=str(place))
 
 
