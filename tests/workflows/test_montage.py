@@ -106,10 +106,9 @@ def test_a_broken_tile_is_named_by_the_step_that_fails(tmp_path):
     assert not list(tmp_path.glob(".montage*"))
 
 
-def test_a_directory_without_tiles_is_one_clear_error(tmp_path):
-    done = run("mosaic", tmp_path)
-    assert done.returncode == 1
-    assert done.stderr == f"montage: {tmp_path} has no tile*.fits: make some with the command 'tiles'\n"
+def test_a_directory_without_tiles_is_one_clear_error(tmp_path, capsys):
+    assert main(["mosaic", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"montage: {tmp_path} has no tile*.fits: make some with the command 'tiles'\n"
 
 
 @pytest.mark.parametrize("words", [["--rows", "-1"], ["--columns", "0"], ["--pixels", "1"]])
@@ -137,8 +136,7 @@ def test_what_montage_or_parsl_cannot_do_is_refused_at_once(tmp_path, monkeypatc
 
 def test_a_broken_tile_ends_the_mosaic_with_one_line_in_a_directory_with_blanks(tmp_path):
     survey = tmp_path / "my survey"
-    done = run("tiles", survey, *flags(**SMALL))
-    assert done.returncode == 0, done.stderr
+    montage.make_tiles(survey, montage.Survey(**SMALL))
     os.truncate(survey / "tile_0_0.fits", 5000)
     done = run("mosaic", survey, "--output", tmp_path / "my mosaic", *TOOL)
     assert done.returncode == 1
