@@ -110,12 +110,12 @@ def test_a_mosaic_goes_from_bucket_to_bucket_over_the_mount_and_is_the_local_one
     assert assumed
 
 
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "https://s3.invalid"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "https://s3.invalid"])
 @pytest.mark.parametrize("command", ["tiles", "mosaic from", "mosaic to"])
 def test_a_bucket_out_of_reach_is_one_clear_error_before_anything_is_computed(
-    local, monkeypatch, capfd, tmp_path, command, endpoint
+    local, monkeypatch, capfd, tmp_path, command, url
 ):
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
     words = {
         "tiles": ["tiles", "s3://bucket/other"],
         "mosaic from": ["mosaic", "s3://bucket/survey", "--output", str(tmp_path / "out")],
@@ -123,7 +123,7 @@ def test_a_bucket_out_of_reach_is_one_clear_error_before_anything_is_computed(
     }
     assert main(words[command]) == 1
     told = capfd.readouterr()
-    assert f"no S3 server answers at {endpoint}: start it, or name another in AWS_ENDPOINT_URL" in told.err
+    assert f"no S3 server answers at {url}: start it, or name another in AWS_ENDPOINT_URL" in told.err
     assert told.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
