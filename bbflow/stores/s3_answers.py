@@ -13,8 +13,8 @@ _NO_ANSWER = re.compile(
 _ANSWER = re.compile(r"status code: (\d{3}) ?([\w ]*)")
 _TOLD = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _STORAGE_CLASS = re.compile(r"<(?:StorageClass|AccessTier)>(\w+)</")
-_STOPPED = "kind: Timeout"
-"""What obstore says, in its details only, of an answer of which nothing more comes."""
+_SILENCE = re.compile(r"kind: Timeout,(?!.*ConnectError)", re.DOTALL)
+"""What obstore says, in its details only, where a server that has let a request in says nothing more."""
 _ROLES = "//169.254.169.254/"
 """Where hosts of a cloud ask for their role's keys, which is done where no others are given."""
 
@@ -68,11 +68,9 @@ def absence(words: str) -> OSError | None:
     if _ROLES in words:
         return ConnectionError("no keys, and no role of this host: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     found = _NO_ANSWER.search(words)
-    if found and found[2]:  # the seconds after which it was given up
-        silence = f"gave no answer in {found[2]} s: it hangs, or the way there is too slow"
-        return TimeoutError(f"the S3 server at {found[1]} {silence}")
-    if _STOPPED in words:
-        return TimeoutError("the S3 server stopped within its answer: it hangs, or the way there is too slow")
+    if _SILENCE.search(words):
+        silence = f"at {found[1]} gave no answer in {found[2]} s" if found else "stopped within its answer"
+        return TimeoutError(f"the S3 server {silence}: it hangs, or the way there is too slow")
     if found:
         return ConnectionError(f"no S3 server answers at {found[1]}: start it, or name another in AWS_ENDPOINT_URL")
     return None

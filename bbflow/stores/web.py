@@ -52,9 +52,8 @@ class Web:
         if url not in self._whole:
             async with session.get(place, **_asking(system, Range="bytes=0-0")) as reply:
                 part = _PLACE.match(reply.headers.get("Content-Range", ""))
-                if (
-                    part is not None and part[2] != "*" and reply.status in (206, 416)
-                ):  # an empty file has no first byte
+                # An empty file has no first byte.
+                if part is not None and part[2] != "*" and reply.status in (206, 416):
                     return told_by(reply) | {"size": int(part[2]), "ranges": True}
                 system._raise_not_found_for_status(reply, url)
                 reply.close()  # else the rest, which is on its way, would be waited for
@@ -125,7 +124,7 @@ async def children(system: Any, url: str) -> tuple[str, list[str], list[str]]:
     Raises
     ------
     FileNotFoundError, aiohttp.ClientError
-        As `WebFacts.ask`.
+        As `Web.ask`.
     """
     session = await system.set_session()
     async with session.get(system.encode_url(url), **system.kwargs) as reply:

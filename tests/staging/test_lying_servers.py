@@ -5,7 +5,8 @@ import re
 import socket
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -210,8 +211,11 @@ def test_a_server_that_says_nothing_is_given_up_and_one_that_is_slow_is_not():
 
 
 @contextmanager
-def silent(said):
-    """Answer each request with the same bytes and nothing more; gives the URL, and the connections that came."""
+def silent(said, lasts_s=None):
+    """Answer each request with the same bytes and nothing more; gives the URL, and the connections that came.
+
+    They stay open, or break after some seconds.
+    """
     connections = []
     with socket.create_server(("127.0.0.1", 0)) as door:
 
@@ -221,12 +225,24 @@ def silent(said):
                     connections.append(door.accept()[0])
                     connections[-1].recv(1 << 16)
                     connections[-1].sendall(said)
+                    if lasts_s is not None:
+                        time.sleep(lasts_s)
+                        connections[-1].close()
 
         threading.Thread(target=answer, daemon=True).start()
         yield f"http://127.0.0.1:{door.getsockname()[1]}", connections
         door.shutdown(socket.SHUT_RDWR)
     for each in connections:
         each.close()
+
+
+def read_by(store, name):
+    with store.open(name, Facts(1000, None)) as source:
+        source.read(0, 1000)
+
+
+def at(url):
+    return {"endpoint_url": url, "anon": True, "region": "us-east-1"}
 
 
 BEGUN = b"""HTTP/1.1 206 Here\r\nContent-Length: 1000\r\nContent-Range: bytes 0-999/1000\r\nETag: "right"\r
@@ -240,14 +256,29 @@ def test_a_silent_server_is_asked_twice(kind, said):
         if kind == "http":
             name, store = f"{url}/in.dat", RemoteFiles({}, timeout_s=0.3)
         else:
-            options = {"endpoint_url": url, "anon": True, "region": "us-east-1"}
-            name, store = "s3://bucket/in.dat", ObjectStore(options, timeout_s=1)
-
-        def read():
-            with store.open(name, Facts(1000, None)) as source:
-                source.read(0, 1000)
-
+            name, store = "s3://bucket/in.dat", ObjectStore(at(url), timeout_s=1)
         with pytest.raises(SourceError, match="gave up after 2 failures in a row") as refused:
-            persist(read, name, Retry(first_s=0.01))
+            persist(partial(read_by, store, name), name, Retry(first_s=0.01))
         assert len(connections) == 2
     assert "\n" not in str(refused.value)
+
+
+def test_a_server_of_s3_that_breaks_off_after_a_second_is_not_silent():
+    with silent(b"", 1.01) as (url, connections):
+        work = partial(read_by, ObjectStore(at(url)), "s3://bucket/in.dat")
+        with pytest.raises(SourceError, match=r"gave up after 3 failures in a row .*no S3 server answers at"):
+            persist(work, "s3://bucket/in.dat", Retry(attempts=3, first_s=0.01))
+        assert len(connections) == 3
+
+
+def test_a_server_of_s3_that_lets_nobody_in_is_not_there():
+    with socket.socket() as door, ExitStack() as stack:
+        door.bind(("127.0.0.1", 0))
+        door.listen(0)
+        for _ in range(3):  # until its queue is full
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(door.getsockname())
+        store = ObjectStore(at(f"http://127.0.0.1:{door.getsockname()[1]}"))
+        with pytest.raises(ConnectionError, match="no S3 server answers at"):
+            store.facts("s3://bucket/in.dat")
