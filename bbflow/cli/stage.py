@@ -139,8 +139,10 @@ def _run_shown(stager: Stager, steps: Sequence[PlanStep], slots: int) -> None:
                 lambda reason: progress.console.print(Text(f"bbflow: transfers wait: {reason}")),  # with others' names
             )
         except BaseException:  # such as what a signal raises
-            stager.close()
-            commands.stop()
+            try:
+                stager.close()
+            finally:
+                commands.stop()
             raise
         running.result()
 

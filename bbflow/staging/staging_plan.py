@@ -166,7 +166,7 @@ def _split(command: str, where: str) -> list[str]:
     except ValueError as error:
         raise ConfigError(f"{where}: command {command!r}: {error}") from None
     for word in words:
-        if _SHELL.fullmatch(word):
+        if _SHELL.fullmatch(word) and word in command.split():  # in quotes it is for the program
             raise ConfigError(
                 f"{where}: command {command!r} runs without a shell, which {word!r} needs; write a list: [sh, -c, "
                 f"'…', sh, '{{inputs}}'], where the inputs are $1, $2, …"

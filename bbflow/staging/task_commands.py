@@ -58,11 +58,13 @@ class Commands:
             self._is_stopped = True
             running = list(self._running)
         end_s = time.monotonic() + self._grace_s
-        _signal(running, signal.SIGTERM)
-        for process in running:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, end_s - time.monotonic()))
-        _signal(running, signal.SIGKILL)
+        try:
+            _signal(running, signal.SIGTERM)
+            for process in running:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, end_s - time.monotonic()))
+        finally:  # at once, if the user doesn't wait
+            _signal(running, signal.SIGKILL)
 
 
 def _signal(processes: Sequence["subprocess.Popen[bytes]"], number: signal.Signals) -> None:

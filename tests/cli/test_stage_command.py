@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,34 @@ def test_a_plan_that_is_told_to_end_ends_its_commands_and_what_they_started(tmp_
         assert process.wait(300) == code
     begun = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     until(lambda: not any(is_alive(pid) for pid in begun))
+
+
+def test_a_plan_that_is_told_again_to_end_kills_what_has_not_ended(tmp_path):
+    script = "trap 'touch told' TERM; echo $$ > pid.part; mv pid.part pid; while :; do sleep 300 & wait; done"
+    (tmp_path / "plan.yml").write_text(yaml.safe_dump([{"task": "t", "command": ["sh", "-c", script]}]))
+    words = [*BBFLOW, "--plan", "plan.yml", "--to", "bb", "--capacity", "1MiB"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
+        for name in ("pid", "told"):
+            until((tmp_path / name).exists, of=process)
+            process.send_signal(signal.SIGINT)
+        assert process.wait(100) == 130
+        until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
+    finally:
+        process.kill()
+        with suppress(FileNotFoundError, ProcessLookupError):
+            os.killpg(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_what_is_quoted_is_for_the_program(tmp_path):
+    (tmp_path / "plan.yml").write_text(yaml.safe_dump([{"task": "t", "command": "touch '>' ';'  '|'"}]))
+    words = [*BBFLOW, "--plan", "plan.yml", "--to", "bb", "--capacity", "1MiB"]
+    subprocess.run(words, cwd=tmp_path, check=True, timeout=300)
+    assert all((tmp_path / name).exists() for name in ">;|")
 
 
 @pytest.mark.parametrize("taken", ["mine", "a\tb\n", ""])
