@@ -20,7 +20,7 @@ ROOM = " " * 8192
 USUAL = {"executable": None, "preexec_fn": None, "close_fds": True, "pass_fds": (), "shell": False}
 USUAL |= {"restore_signals": True, "gid": None, "gids": None, "uid": None, "umask": -1, "process_group": -1}
 """How a program is started that may be a fork."""
-READ_LATE = ("ADIOS2_", "AWS_", "BBFLOW_", "PMI_", "PYTEST_", "TMPDIR", *one_thread.VARIABLES)
+READ_LATE = ("ADIOS2_", "AWS_", "BBFLOW_", "PMI_", "PYTEST_", "TMPDIR", "XDG_", *one_thread.VARIABLES)
 """Begins of variables that may differ from the warm process': imports look only at the number of threads, 1."""
 LONGEST_S = 60
 COLD = subprocess.Popen

@@ -1,11 +1,11 @@
 """Python programs that tests start, forked from a process that has imported what they need.
 
-An interpreter costs 0.15 to 0.7 s of CPU with NumPy, ADIOS2 or xarray, and the suite starts some thousands. So what a
-test starts as ``python -c``, ``python -m`` or a script is forked from one of two processes that have imported these:
-a child of pytest's process, with words, environment, files and session of its own. They begin with the first program
-that wants them, and end with pytest. What is started in another way, or in a test that is marked ``cold``, or with
-``--cold``, has an interpreter that begins anew. What a fork can't have of its own is the seed of its strings' hashes.
-What ``bbflow run`` and the like start in their turn is forked for them from a process of their own.
+An interpreter costs 0.15 to 0.9 s of CPU with NumPy, ADIOS2, xarray or Snakemake, and the suite starts some thousands.
+So what a test starts as ``python -c``, ``python -m`` or a script is forked from a process that has imported one of
+these: a child of pytest's process, with words, environment, files and session of its own. Such a process begins with
+the first program that wants it, and ends with pytest. What is started in another way, or in a test that is marked
+``cold``, or with ``--cold``, has an interpreter that begins anew. What a fork can't have of its own is the seed of its
+strings' hashes. What ``bbflow run`` and the like start in their turn is forked for them from a process of their own.
 """
 
 import os
@@ -23,11 +23,13 @@ from testsupport.forks import COLD, ROOM, Popen, Server
 
 OF_BBFLOW = ("xarray", "zarr", "distributed", "bbflow.api", "bbflow.cli.node", "bbflow.registered.runner")
 OF_WRITERS = ("numpy", "adios2.bindings")
+OF_SNAKEMAKE = ("numpy", "snakemake.cli", "snakemake_scheduler_plugin_bbflow", "snakemake_storage_plugin_bbflow")
 """Modules that the programs import."""
-PLACES = ("adios2-engine/tests/", "tests/cli/", "tests/drain/", "tests/ensemble/", "tests/files/", "tests/landing/")
-PLACES += ("tests/registered/", "tests/run/", "tests/staging/", "tests/stream/", "tests/transit/", "tests/view/")
-PLACES += ("tests/test_warm_programs.py",)
+PLACES = ("adios2-engine/tests/", "snakemake-plugin/tests/", "tests/cli/", "tests/drain/", "tests/ensemble/")
+PLACES += ("tests/files/", "tests/landing/", "tests/mount/", "tests/registered/", "tests/run/", "tests/schemas/")
+PLACES += ("tests/staging/", "tests/stream/", "tests/transit/", "tests/view/", "tests/test_warm_programs.py")
 """Whose programs are forked: where most are started."""
+PLUGIN = str(Path(__file__).parents[1] / "snakemake-plugin")
 SERVER = Path(__file__).with_name("warm_server.py")
 LEFT_BEHIND = ("MALLOC_TRIM_THRESHOLD_", "PYTHONHASHSEED", "__DASK_PARENT_PID")
 """Variables that Dask sets for good in a process that has started workers: no later test is to see them."""
@@ -52,7 +54,8 @@ def pytest_collection_finish(session):
     if session.items and not session.config.option.cold:
         usual = dict(os.environ) | dict.fromkeys(one_thread.VARIABLES, "1")
         of_writers = usual | bbflow_adios2.environment()
-        kinds = ((OF_BBFLOW, usual), (OF_WRITERS, of_writers))
+        of_snakemake = usual | {"PYTHONPATH": os.pathsep.join([PLUGIN, os.environ.get("PYTHONPATH", "")])}
+        kinds = ((OF_BBFLOW, usual), (OF_WRITERS, of_writers), (OF_SNAKEMAKE, of_snakemake))
         Popen.servers = tuple(Server(variables, partial(begin, modules, variables)) for modules, variables in kinds)
         subprocess.Popen = Popen
 
