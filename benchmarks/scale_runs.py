@@ -82,7 +82,7 @@ def _in_one_process(folder: Path, count: int) -> list[tuple[int, int]]:
     model.write_text(bbflow_adios2.engine_xml("weather"))
     for _ in range(count):
         config: dict[str, Any] = {"stream": "weather", "output": str(folder / "out"), "time": "steps"}
-        config["operators"] = {"tas": ["mean", "max"]}
+        config |= {"operators": {"tas": ["mean", "max"]}, "windows": ["run"]}
         with bbflow.start_nodes(capacity="256MiB") as nodes, nodes.analyse(config) as analysis:
             environment = os.environ | bbflow_adios2.environment(nodes.contact)
             subprocess.run([sys.executable, "-c", MODEL, model], env=environment, check=True)
