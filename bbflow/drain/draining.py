@@ -18,7 +18,6 @@ from bbflow.drain.choosing import Choosing
 from bbflow.drain.drain_task import DrainWork
 from bbflow.drain.forms import Form
 from bbflow.drain.raw import RawStore, is_asked_for, type_of, wanted
-from bbflow.errors import BbflowError
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.puts import points_of, seen
 from bbflow.stream.records import FOLDED, Block, BlockForm, Step
@@ -27,7 +26,6 @@ from bbflow.view.judging import Judging, WholeFields
 from bbflow.view.layout import number_of
 from bbflow.view.meanings import MeaningChange
 from bbflow.view.whole_fields import Layouts, layouts_of
-from bbflow.zarr_store.growing import METADATA
 
 LEAST_BYTES, MOST_BYTES = 128 << 20, 256 << 20
 
@@ -145,15 +143,7 @@ class Draining:
         """What decides about each step, if something must."""
 
     def open(self, path: Path, attributes: StreamAttributes, time: Mapping[str, str] | None) -> RawStore:
-        """Open ``raw.zarr``, or make it; with the CF attributes of its time, None if the steps have no time.
-
-        Raises
-        ------
-        BbflowError
-            If it is gone, and steps were drained.
-        """
-        if self.cursor >= 0 and not (path / METADATA).exists():
-            raise BbflowError(f"{path} was removed, so steps in it are lost; give another output")
+        """Open ``raw.zarr``, or make it; with the CF attributes of its time, None if the steps have no time."""
         self._time = None if time is None else self._config.time.variable
         axis = None if time is None else (self._config.time.variable, time)
         self._store = RawStore(path, self._config.raw, attributes, axis)

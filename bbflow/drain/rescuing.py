@@ -17,7 +17,7 @@ from bbflow.configuring.step_time import TimeConfig
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.drain_task import drain_steps
 from bbflow.drain.draining import Draining, RawStep
-from bbflow.drain.stores import left_out_of, unused_store
+from bbflow.drain.stores import check_there, left_out_of, unused_store
 from bbflow.errors import BbflowError, ConfigError, NodeError, StreamError
 from bbflow.host.belongings import claim
 from bbflow.host.log import tell
@@ -124,7 +124,7 @@ class Rescue:
         nodes = _answering(known)
         self._contact, self._stream, self._time, self._batch_steps = contact, stream, time, batch_steps
         self._consumers = Consumers(nodes, stream, [RESCUE], owner, take_over=take_over)
-        self._store = self._own_store(output)
+        self._store, self._is_begun = self._own_store(output)
         names = [node.name for node in nodes]
         cursors = {node: step for node, (step, _) in self._consumers.of(RESCUE).items()}
         whole = len(nodes) == len(known)
@@ -152,9 +152,13 @@ class Rescue:
             If a node is gone.
         StreamError
             If another analysis takes over, or steps have landed that weren't written.
+        BbflowError
+            If the store of an earlier rescue is gone.
         """
         self._watch.start()
         try:
+            if self._is_begun and any(step >= 0 for step, _ in self._consumers.of(RESCUE).values()):
+                check_there(self._store)
             while not (self._view.ended and self._draining.cursor >= self._view.frontier):
                 self._take_news()
                 self._forsaken.look()
@@ -231,16 +235,18 @@ class Rescue:
         self._consumers.commit(RESCUE, through, self._view.taking_part, self._checkpoint)
         self._view.forget(through)
 
-    def _own_store(self, output: Path) -> Path:
-        """Return the store that an earlier rescue of this very stream has begun in a directory, else a new one."""
+    def _own_store(self, output: Path) -> tuple[Path, bool]:
+        """Return the store that an earlier rescue of this stream has begun in a directory, or a new one; and which."""
         begun = (Path(os.fsdecode(checkpoint)) for _, checkpoint in self._consumers.of(RESCUE).values() if checkpoint)
         names = [path.name for path in begun if path.parent == output.resolve()]
-        return output / names[0] if names else unused_store(output)
+        return (output / names[0], True) if names else (unused_store(output), False)
 
     def _checkpoint(self, node: str) -> bytes:
-        return os.fsencode(self._store.resolve())
+        # Of steps that were done with, or discarded, before the first that is held there is no store to be missed.
+        return os.fsencode(self._store.resolve()) if self._is_begun else b""
 
     def _open(self, number: int) -> None:
+        self._is_begun = True
         for node, (step, _) in self._consumers.of(RESCUE).items():  # before anything is in the store
             self._consumers.commit(RESCUE, max(step, self._draining.cursor), [node], self._checkpoint)
         # Of the first step that is held, a node may have let go of the time; steps follow what is there already.

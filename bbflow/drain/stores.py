@@ -3,8 +3,9 @@
 from itertools import count
 from pathlib import Path
 
+from bbflow.errors import BbflowError
 from bbflow.stream.cf import OWN
-from bbflow.zarr_store.growing import shown_attributes
+from bbflow.zarr_store.growing import METADATA, shown_attributes
 
 PATTERN = "raw*.zarr"
 LAST_HIT = f"{OWN}last_hit"
@@ -29,6 +30,18 @@ def unused_store(directory: Path) -> Path:
     """Return a path for one more store: ``raw.zarr``, ``raw_2.zarr`` and so on."""
     names = (f"raw_{number}.zarr" if number > 1 else "raw.zarr" for number in count(1))
     return next(path for path in map(directory.joinpath, names) if not path.exists())
+
+
+def check_there(store: Path) -> None:
+    """Check that a store into which steps were drained is there.
+
+    Raises
+    ------
+    BbflowError
+        If it is gone.
+    """
+    if not (store / METADATA).exists():
+        raise BbflowError(f"{store} was removed, so steps in it are lost; give another output")
 
 
 def left_out_of(store: Path) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -17,10 +19,12 @@ from bbflow.configuring.step_time import TimeConfig
 from bbflow.drain import rescuing
 from bbflow.drain.rescuing import Rescue, check_known
 from bbflow.drain.stores import rescued_stores
-from bbflow.errors import StreamError
+from bbflow.errors import BbflowError, StreamError
 from bbflow.net.contact import read_contact
-from bbflow.view.consumers import RESCUE, Consumers
-from testsupport.writers import clean_environment, write, write_config
+from bbflow.view.consumers import FOLD, RESCUE, Consumers, no_checkpoint
+from testsupport.processes import finish_well
+from testsupport.waiting import PATIENCE_S, until
+from testsupport.writers import clean_environment, write, write_config, writing
 
 STEPS, LATS, LONS = 6, 4, 3
 TIMES = 6.0 * np.arange(STEPS)
@@ -125,6 +129,51 @@ def test_every_step_that_landed_is_rescued_however_nodes_tell_of_them(tmp_path, 
     assert (rescued.steps, rescued.complete) == (steps, True)
     with xr.open_zarr(rescued.store) as raw:
         np.testing.assert_array_equal(raw.field, np.repeat(np.arange(steps)[:, None], 2, axis=1))
+
+
+HALVES = """
+field = io.define_variable("field", np.empty(0, "i4"), [2], [0], [2], True)
+engine = io.open("out", Mode.Write)
+for step in range(6):
+    if step == 3:
+        tell("half")
+        wait_for("go")
+    engine.begin_step()
+    engine.put(field, np.full(2, step, "i4"), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def test_a_rescue_may_begin_while_the_nodes_hold_nothing_and_be_killed_before_they_do(tmp_path, monkeypatch):
+    with start_nodes(1, "4MiB") as nodes, ThreadPoolExecutor() as pool:
+        analysis = Consumers(read_contact(nodes.contact), "model", [FOLD])
+        with writing(nodes.contact, HALVES, write_config(tmp_path)) as process:
+            until((tmp_path / "half").exists, of=process)
+            analysis.commit(FOLD, 2, ["bb0"], no_checkpoint)
+            analysis.close()
+            drain, told = Rescue._drain, threading.Event()
+            with monkeypatch.context() as patch:
+                patch.setattr(Rescue, "_drain", lambda self: (drain(self), interrupted()))
+                with pytest.raises(KilledError):
+                    Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig(), take_over=True).run()
+            monkeypatch.setattr(Rescue, "_drain", lambda self: (drain(self), told.set()))
+            rescued = pool.submit(Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig()).run)
+            assert told.wait(PATIENCE_S)
+            (tmp_path / "go").touch()
+            finish_well(process)
+        assert (rescued.result().steps, rescued.result().complete) == (3, True)
+
+
+def test_a_store_of_an_earlier_rescue_that_was_removed_is_missed(contact, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Consumers, "drop", interrupted)
+        with pytest.raises(KilledError):
+            rescue(contact, tmp_path / "out")
+    shutil.rmtree(tmp_path / "out/raw.zarr")
+    with pytest.raises(BbflowError, match=r"raw\.zarr was removed, so steps in it are lost; give another output"):
+        rescue(contact, tmp_path / "out")
+    assert rescue(contact, tmp_path / "other").steps == 0
 
 
 def test_steps_are_rescued_without_ranks_of_a_lost_node_that_come_to_no_other(tmp_path):

@@ -8,6 +8,7 @@ from functools import partial
 from bbflow.drain.coordinates import write_coordinates
 from bbflow.drain.drain_task import Drained, get_ready, together, write_next
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
+from bbflow.drain.stores import check_there
 from bbflow.errors import ConfigError
 from bbflow.transit.clusters.cluster import SubmittedTask
 from bbflow.transit.clusters.tasks import TaskBatch, let_go
@@ -63,7 +64,10 @@ class DrainStage(PacedStage):
         arrays, attributes, clock = start.arrays, start.attributes, start.clock
         check_chunks(self.run.config.raw, arrays.shapes, attributes)
         time = None if clock.by_steps else clock.attributes
-        store = self.draining.open(self.run.config.output / "raw.zarr", attributes, time)
+        path = self.run.config.output / "raw.zarr"
+        if self.cursor >= 0:
+            check_there(path)
+        store = self.draining.open(path, attributes, time)
         write_coordinates(arrays.first, [store], attributes)
 
     def begin(self, seen: Seen) -> None:
