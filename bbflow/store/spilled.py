@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from struct import Struct
 
 import google_crc32c
 import numpy as np
@@ -12,9 +13,11 @@ from bbflow.errors import SpillError
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 Row = tuple[int, int, int]
 """A block's first byte, its length and its checksum."""
-VERSION, NUMBERS = 1, 3
-"""As many numbers are a row, and the table's end: the version, how many rows there are, and the table's checksum."""
-NUMBER_BYTES = 8
+VERSION = 1
+NUMBERS = Struct("<3q")
+"""A row, and the table's end: the version, how many rows there are, and the table's checksum."""
+CHECK_BYTES = 8
+"""Of the checksum, which is over what stands before it."""
 PIECE_BYTES = 1 << 20
 
 
@@ -50,17 +53,17 @@ def check_spilled(path: str) -> None:
 def _rows(path: str) -> list[Row]:
     """Return the rows of the table behind a file's blocks."""
     with open(path, "rb") as file:
-        size, end_bytes = os.fstat(file.fileno()).st_size, NUMBERS * NUMBER_BYTES
-        end = np.frombuffer(os.pread(file.fileno(), end_bytes, max(size - end_bytes, 0)), "<i8")
-        count = int(end[1]) if len(end) == NUMBERS and end[0] == VERSION else -1
-        begin = size - (count + 1) * end_bytes
-        if count < 0 or begin < 0:
+        size = os.fstat(file.fileno()).st_size
+        end = os.pread(file.fileno(), NUMBERS.size, max(size - NUMBERS.size, 0))
+        version, count, check = NUMBERS.unpack(end) if len(end) == NUMBERS.size else (0, 0, 0)
+        begin = size - (count + 1) * NUMBERS.size
+        if version != VERSION or count < 0 or begin < 0:
             raise _changed(path)
         table = os.pread(file.fileno(), size - begin, begin)
-    name = google_crc32c.value(Path(path).name.encode())
-    if google_crc32c.extend(name, table[:-NUMBER_BYTES]) != end[2]:
+    name = google_crc32c.value(os.fsencode(Path(path).name))
+    if google_crc32c.extend(name, table[:-CHECK_BYTES]) != check:
         raise _changed(path)
-    return [(first, length, check) for first, length, check in np.frombuffer(table, "<i8").reshape(-1, 3)[:-1].tolist()]
+    return [(first, length, check) for first, length, check in NUMBERS.iter_unpack(table)][:-1]
 
 
 def _check(path: str, rows: Sequence[Row]) -> None:

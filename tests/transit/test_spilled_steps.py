@@ -58,6 +58,10 @@ def empty(path):
     os.truncate(path, 0)
 
 
+def leave_too_little(path):
+    os.truncate(path, 13)
+
+
 def flip(path):
     with path.open("r+b") as file:
         file.seek(9000)
@@ -74,7 +78,7 @@ def replace(path):
     shutil.copy(path.with_name(f"model.{STEPS - 1}.0.spill"), path)
 
 
-HARMS = [remove, cut, empty, flip, flip_table, replace]
+HARMS = [remove, cut, empty, leave_too_little, flip, flip_table, replace]
 
 
 def configured(tmp_path):
