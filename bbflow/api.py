@@ -243,7 +243,8 @@ class Analysis:
             self._thread.join(interval_s)
 
     def _awaits(self, status: StatusReply) -> bool:
-        return self._stream not in status.streams or status.streams[self._stream].status == "expected"
+        # The node knows of it since the analysis has begun: one that it doesn't know has ended, and is forgotten.
+        return self._stream in status.streams and status.streams[self._stream].status == "expected"
 
     def result(self, timeout_s: float = 60.0) -> "xr.Dataset":
         """Return the statistics as they are now, those of the open month and of the run so far included.
