@@ -29,11 +29,11 @@ def acknowledged_bytes(path: Path) -> int:
     ProtocolError
         If that isn't told.
     """
-    if not path.exists():
-        return 0
     try:
         (length,) = LENGTH.unpack(length_file(path).read_bytes())
     except (FileNotFoundError, struct.error):
+        if not path.exists():
+            return 0
         raise ProtocolError(f"{length_file(path)} was removed or cut") from None
     return int(length)
 
@@ -56,6 +56,8 @@ def replay(path: Path, acknowledged: int = 0, *, cuts: bool = True) -> Iterator[
         If a whole record isn't one of FORMAT.md, or acknowledged ones aren't there.
     """
     if not path.exists():
+        if acknowledged:
+            raise ProtocolError("it was removed")
         return
     reader = FrameReader(decode=parse_record)
     with path.open("rb+" if cuts else "rb") as file:
@@ -75,12 +77,12 @@ class Index:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.size_bytes = path.stat().st_size if path.exists() else 0
+        """Length of the file."""
         # First: an index without it is refused.
         self._length = os.open(length_file(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._descriptor = _opened(path)
-        self.size_bytes = os.fstat(self._descriptor).st_size
-        """Length of the file."""
         self._acknowledge(self.size_bytes)
+        self._descriptor = _opened(path)
 
     def append(self, record: Record) -> None:
         """Write one record.

@@ -60,13 +60,16 @@ def check_held(directory: Path) -> None:
     NodeError, ProtocolError
         If it is lost.
     """
-    index = directory / "index"
-    check_pool(str(directory / "pool"))
+    pool, index, streams = str(directory / "pool"), directory / "index", dict[str, Stream]()
+    check_pool(pool, is_backed=False)
     try:
-        for _ in replay(index, acknowledged_bytes(index), cuts=False):
-            pass
-    except ProtocolError as error:
+        for record in replay(index, acknowledged_bytes(index), cuts=False):
+            if not isinstance(record, FormatRecord):
+                _apply(streams, record)
+    except (ProtocolError, LookupError, ValueError) as error:
         raise ProtocolError(f"{index} is damaged ({error})") from None
+    if any(stream.held_extents() for stream in streams.values()):  # else one that is shared with files has no pages
+        check_pool(pool)
 
 
 class NodeStore:
@@ -271,17 +274,10 @@ class NodeStore:
         return [(name, step) for name, step in steps if step is not None]
 
     def _change(self, record: OfStream) -> None:
-        stream, freed = self._apply(record)
+        stream, freed = _apply(self._streams, record)
         # Last: another rank may write over these bytes as soon as they are free.
         self.extents.give_back(freed)
         _remove_stale_files(stream)
-
-    def _apply(self, record: OfStream) -> tuple[Stream, list[Extent]]:
-        name = record.stream
-        stream = self._streams.setdefault(name, Stream(name))
-        if isinstance(record, DropRecord):
-            return stream, self._streams.pop(name).drop()
-        return stream, stream.apply(record)
 
     def _recover(self, index: Path) -> int | None:
         """Take in what an earlier agent has left; return the pool's capacity, None if there was none."""
@@ -306,7 +302,7 @@ class NodeStore:
         for record in records:
             if isinstance(record, FormatRecord):
                 raise ProtocolError("a second beginning")
-            changed, _ = self._apply(record)
+            changed, _ = _apply(self._streams, record)
         # Only what is held after the last record: one before it may have freed what another rank got then.
         self.extents = Extents(first.capacity)
         for stream in self._streams.values():
@@ -328,6 +324,15 @@ class NodeStore:
         """Close the index, and let go of the pool."""
         self.index.close()
         os.close(self._own_pool)
+
+
+def _apply(streams: dict[str, Stream], record: OfStream) -> tuple[Stream, list[Extent]]:
+    """Let the stream of a record change; return it, and the extents that this has freed."""
+    name = record.stream
+    stream = streams.setdefault(name, Stream(name))
+    if isinstance(record, DropRecord):
+        return stream, streams.pop(name).drop()
+    return stream, stream.apply(record)
 
 
 def _remove_stale_files(stream: Stream) -> None:

@@ -163,6 +163,10 @@ def test_a_node_whose_index_was_cut_or_damaged_below_what_was_acknowledged_is_re
         assert path.read_bytes() == harmed
     path.write_bytes(whole)
     NodeStore(tmp_path / "n", 1 << 16).close()
+    path.rename(path.with_name("away"))
+    with pytest.raises(ProtocolError, match=r"index is damaged \(it was removed\): remove"):
+        NodeStore(tmp_path / "n", 1 << 16)
+    path.with_name("away").rename(path)
     path.with_name("index.length").unlink()
     with pytest.raises(ProtocolError, match=r"index\.length was removed or cut"):
         NodeStore(tmp_path / "n", 1 << 16)

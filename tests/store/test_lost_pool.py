@@ -10,8 +10,9 @@ import pytest
 
 from bbflow.errors import NodeError, StreamError
 from bbflow.store.entries import AbortRecord
-from bbflow.store.node import NodeStore
+from bbflow.store.node import NodeStore, check_held
 from bbflow.store.pool import forget_pools, map_pool
+from bbflow.store.shared_room import NodeRoom
 
 CAPACITY = 1 << 16
 
@@ -64,6 +65,12 @@ def test_nobody_takes_a_pool_that_was_taken_away_for_the_nodes(memory, harm, is_
     with pytest.raises(NodeError, match=lost):
         NodeStore(memory, CAPACITY)
     forget_pools()
+
+
+def test_a_pool_whose_pages_files_have_since_it_holds_nothing_is_not_lost(memory):
+    NodeStore(memory / "node", CAPACITY, NodeRoom(memory / "room", 2 * CAPACITY)).close()
+    assert (memory / "node" / "pool").stat().st_blocks == 0
+    check_held(memory / "node")
 
 
 def test_a_file_system_without_hard_links_is_named(memory, monkeypatch):
