@@ -1,0 +1,46 @@
+"""What the engine discards for want of room is a loss: the run says which steps these were, and so do its results."""
+
+from bbflow import start_nodes
+from bbflow.transit.driver.finishing import NAMED, described_discards
+from bbflow.transit.output.decoding import open_results
+from testsupport.writers import write, write_config
+
+STEPS = 12
+WRITE = f"""
+when, part = io.define_variable("time", np.zeros(1)), field(2048)
+io.define_attribute("time/units", "days since 2001-01-01")
+engine = io.open("model", Mode.Write)
+for step in range({STEPS}):
+    engine.begin_step()
+    engine.put(when, np.array([step / 4]), Mode.Sync)
+    engine.put(part, np.full(2048, float(step)), Mode.Sync)
+    engine.end_step()
+engine.close()
+"""
+
+
+def test_results_without_the_last_steps_are_incomplete(tmp_path):
+    with start_nodes(1, "64KiB") as nodes:
+        write(nodes.contact, WRITE, write_config(tmp_path, QueueFullPolicy="Discard"))
+        with nodes.analyse(
+            {"stream": "model", "output": str(tmp_path / "out"), "operators": {"field": ["mean"]}}
+        ) as analysis:
+            outcome = analysis.wait()
+    (told,) = outcome.errors
+    landed = STEPS - outcome.discarded
+    assert not outcome.complete
+    assert 0 < landed == outcome.steps < STEPS
+    assert told.startswith(f"{outcome.discarded} of {STEPS} steps were discarded")
+    assert told.endswith(f": {landed} to {STEPS - 1}")
+    with open_results(tmp_path / "out" / "results.zarr") as results:
+        assert results.attrs["bbflow_status"] == "incomplete"
+        assert results.attrs["bbflow_left_out"] == [told]
+
+
+def test_stretches_are_named_up_to_a_number():
+    (told,) = described_discards({3, 7, 4, 5}, 9)
+    assert told.startswith("4 of 9 steps")
+    assert told.endswith(": 3 to 5, 7")
+    (told,) = described_discards(range(0, 2 * NAMED + 4, 2), 99)
+    assert told.endswith(f", {2 * NAMED - 2} and 2 more stretches")
+    assert described_discards(set(), 9) == []
