@@ -315,14 +315,14 @@ class PeerServer(ABC):
             return
         self._look_s = now_s + LOOK_S
         self._cut_off_silent()
-        if self._socket_path is not None and not self._socket_path.exists():
+        if self._socket_path is not None and not os.path.exists(self._socket_path):  # also where it can't be seen
             self._listen_anew(self._socket_path)
 
     def _listen_anew(self, path: Path) -> None:
         """Listen at the Unix socket's path again, whose name somebody has removed: peers come by it."""
         try:
             new = listen_unix(path)
-        except NodeError:  # its directory is gone, too
+        except (NodeError, OSError):  # its directory is gone, too, or no descriptor is free: it is looked for again
             return
         log(f"{self._title}: {path} was removed, and is made again")
         old, self._listeners[0] = self._listeners[0], new

@@ -7,10 +7,12 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -311,16 +313,33 @@ def test_a_node_whose_log_has_no_room_serves_on(short):
         assert ask_once(node, "status")["name"] == "bb0"
 
 
+OFTEN = ["-c", "from bbflow import cli; from bbflow.net import peers; peers.LOOK_S = 0.05; cli.main()"]
+"""Starts a node that looks around twenty times a second."""
+
+
 def test_a_node_whose_socket_was_removed_makes_it_again(short):
-    program = ["-c", "from bbflow import cli; from bbflow.net import peers; peers.LOOK_S = 0.05; cli.main()"]
     log = short / "bb0.log"
-    with node_of_its_own(short, log, program=program) as node, NodeClient(node) as before:
+    with node_of_its_own(short, log, program=OFTEN) as node, NodeClient(node) as before:
         for _ in range(2):
             Path(node.socket).unlink()
             until(Path(node.socket).exists)
             NodeClient(node).close()
         assert before.status().name == "bb0"
     assert f"{node.socket} was removed, and is made again" in log.read_text()
+
+
+def test_a_node_whose_socket_was_removed_waits_for_a_descriptor(short):
+    with node_of_its_own(short, short / "bb0.log", program=OFTEN) as node, NodeClient(node) as before:
+        agent = agent_of(node)
+        limits = agent.rlimit(psutil.RLIMIT_NOFILE)
+        free = next(number for number in count() if not Path(f"/proc/{agent.pid}/fd/{number}").is_symlink())
+        agent.rlimit(psutil.RLIMIT_NOFILE, (free, limits[1]))
+        Path(node.socket).unlink()
+        for _ in range(20):
+            time.sleep(0.02)
+            before.status()
+        agent.rlimit(psutil.RLIMIT_NOFILE, limits)
+        until(Path(node.socket).exists)
 
 
 def test_peers_of_a_node_whose_file_system_is_full_wait_for_room(embedded):
