@@ -121,12 +121,18 @@ class EnsembleStore:
     def look_for_removed(self) -> list[str]:
         """Note which files are gone or cut off, and return all that is noted; what is left of them goes."""
         cells = {name for name in self._store.lengths if self._has_cells(name)}
-        lost = list(lost_files(self._store, self._store.chunks, {}, cells))
-        lost += [(name, path) for name in cells for path in self._lost_cells(name)]
-        self.note_removed([*names_of(self.path, lost), *self._store.lost])
-        for _, path in lost:
-            path.unlink(missing_ok=True)
+        self._clear(item for item in lost_files(self._store, self._store.chunks, {}, ()) if item[0] not in cells)
+        # Then: by how many members are in a cell it is known whether that was written.
+        self._clear((name, path) for name in cells for path in self._lost_cells(name))
+        self.note_removed(self._store.lost)
         return removed_from(self._store)
+
+    def _clear(self, lost: Iterable[tuple[str, Path]]) -> None:
+        """Note arrays' files that are gone or cut off, and remove what is left of them."""
+        found = [*lost]
+        self.note_removed(names_of(self.path, found))
+        for _, path in found:
+            path.unlink(missing_ok=True)
 
     def _has_cells(self, name: str) -> bool:
         """Whether each start of a lead time has a file of its own."""

@@ -119,6 +119,14 @@ def test_a_cell_of_a_lead_time_and_a_start_that_is_removed_is_told(tmp_path, mon
     assert re.fullmatch(rf"tas_step_mean/c\.1\.[01]\.0\.0: {LOST}", line)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_how_many_members_a_cell_has_is_told_where_that_is_cut_off(tmp_path, monkeypatch, restarts):
+    monkeypatch.setattr(field, "__defaults__", ((90, 100),))
+    starts, name = ["2001-01-01", "2001-01-02"], "members_step/c.1.0"
+    complete, said = ended_after(cut_off, f"ensemble.zarr/{name}", tmp_path, starts=starts, restarts=restarts)
+    assert (complete, said) == (False, [f"{name}: {LOST}"])
+
+
 @pytest.mark.parametrize("has", [slice(0, 2), slice(2, 4), slice(1, 3)])
 @pytest.mark.parametrize("name", ["", "tas_step_mse_map/c.{}.0.0", "tas_step_mse/c.0"])
 def test_scores_are_as_long_as_the_times_and_those_that_are_removed_are_told(tmp_path, has, name):
