@@ -85,7 +85,7 @@ class Agent:
         self._watchers: list[OpenWatch] = []
         self._told: dict[int, Told] = {}
         self._analysing = Analysing(store)
-        self._writing = WriterConnections(store, clock, self._analysing.is_followed, self._analysing.plan_of, gates)
+        self._writing = WriterConnections(store, clock, self._analysing, gates)
         self._reading = Reading(store, gates)
         self._answers: Answers = {
             **self._writing.answers,

@@ -1,6 +1,6 @@
 """What writers ask of a node: from open to close, and coming back after a break."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from bbflow.errors import NodeError, ProtocolError, StreamError, printable
 from bbflow.host.log import log
+from bbflow.landing.analysis_requests import Analysing
 from bbflow.landing.fabric import FabricGate, FabricGates
 from bbflow.landing.replies import OpenReply, RoomReply, SyncReply
 from bbflow.landing.requests import (
@@ -26,7 +27,6 @@ from bbflow.landing.requests import (
 from bbflow.landing.waiting_requests import Answers
 from bbflow.landing.writers import Clock, Writers
 from bbflow.net.verdicts import DoneReply
-from bbflow.reading.rank_plan import ToldPlan
 from bbflow.store.entries import DropRecord, RefuseRecord
 from bbflow.store.extents import Extent
 from bbflow.store.node import NodeStore
@@ -96,27 +96,14 @@ class WriterConnections:
         What the node keeps; ranks of its open streams are away at first.
     clock
         Gives seconds since the epoch.
-    is_followed
-        Whether an analysis follows a stream now.
-    plan_of
-        Gives what ranks of a stream may fold, and the number that it has.
+    analysing
+        Who follows the streams, and what their ranks may fold.
     gates
         What ranks of other hosts may write by libfabric; None if nothing.
     """
 
-    def __init__(
-        self,
-        store: NodeStore,
-        clock: Clock,
-        is_followed: Callable[[str], bool],
-        plan_of: Callable[[str], ToldPlan],
-        gates: FabricGates | None = None,
-    ) -> None:
-        self._plan_of = plan_of
-        self._store = store
-        self._clock = clock
-        self._is_followed = is_followed
-        self._gates = gates
+    def __init__(self, store: NodeStore, clock: Clock, analysing: Analysing, gates: FabricGates | None = None) -> None:
+        self._store, self._clock, self._analysing, self._gates = store, clock, analysing, gates
         self._writers: dict[str, Writers] = {}
         self._offers = store.offers
         self._peers: dict[int, WriterPeer] = {}
@@ -171,12 +158,12 @@ class WriterConnections:
         if is_over and not asked.resume:
             self._store.record(DropRecord(stream=name))
         writers = self.of(name) or Writers(self._store, name, self._clock)
-        progress = writers.open(asked, is_followed=self._is_followed(name))
+        progress = writers.open(asked, is_followed=self._analysing.is_followed(name))
         self._writers[name] = writers
         self._take_up(name, rank)
         offer = self._offers.new_name() if asked.transport == "shm" else ""
         gate, why_none = self._open_gate(asked.fabric)
-        told = self._plan_of(name)
+        told = self._analysing.plan_of(name)
         # A plan counts from some step on: a rank that is still far from it is told later.
         is_due = progress.settled + 2 >= told.since
         transport = "fabric" if gate else asked.transport
@@ -228,7 +215,7 @@ class WriterConnections:
 
     def _with_plan(self, writer: WriterPeer, reply: RoomReply) -> RoomReply:
         """Return a reply with what the rank may fold itself, if it hasn't heard of that."""
-        told, writers = self._plan_of(writer.stream), writer.writers
+        told, writers = self._analysing.plan_of(writer.stream), writer.writers
         if told.number == writer.plan or writers.is_stale or writers.settled(writer.rank) + 2 < told.since:
             return reply
         writer.plan = told.number
@@ -332,7 +319,7 @@ class WriterConnections:
         # First: what is committed is shown, and must not change any more.
         writer.revoke()
         writer.writers.commit(writer.rank, asked)
-        told = self._plan_of(writer.stream)
+        told = self._analysing.plan_of(writer.stream)
         if told.plan is None and told.number == writer.plan:
             writer.writers.end_states(writer.rank)
 
