@@ -1,10 +1,11 @@
 """From partial states to the store: reduces the closing windows and writes them."""
 
-import itertools
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,15 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.saving import Saving
-from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask, Work
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask
 from bbflow.transit.clusters.tasks import take
-from bbflow.transit.driver.reducing import Reducing, submit, together
+from bbflow.transit.driver.reducing import Home, Reducing, together
 from bbflow.transit.driver.stage import Running
 from bbflow.transit.output.claiming import STATE_FILE
 from bbflow.transit.output.fields import ResultField, check_shape
 from bbflow.transit.output.pyramid_stores import Pyramids
 from bbflow.transit.output.results import Prepared, Published, Results, result_name
-from bbflow.transit.publication.publish import PublishReceipt, publish_fields, reduce_fields
+from bbflow.transit.publication.publish import PublishReceipt, hand_over, publish_fields, reduce_fields
 from bbflow.transit.spans.timeline import Closing, SpanKey
 from bbflow.transit.states.kept import EndedSpans, Kept
 from bbflow.transit.states.shards import Region, Row
@@ -165,7 +166,7 @@ class Publishing:
         reducing = [self._reducing(closing, own.kept) for own in ended for closing in own.closings]
         spans = self.results.prepare([(own, each.fields) for own, each in zip(closings, reducing, strict=True)])
         homes = [home for span, each in zip(spans, reducing, strict=True) for home in each.homes(span.targets)]
-        return Publication(spans, submit(self._submit_beside, publish_fields, together(homes)), started_s)
+        return Publication(spans, self._submit(publish_fields, together(homes)), started_s)
 
     def finish(self, publication: Publication, known: Mapping[str, str]) -> dict[str, str]:
         """Wait until the workers have written spans, and show them; gives what failed in users' operators.
@@ -212,7 +213,7 @@ class Publishing:
         homes = reducing.homes()
         found: dict[str, dict[str, Array]] = {}
         errors: dict[str, str] = {}
-        for home, (results, own) in zip(homes, take(submit(self._submit_beside, reduce_fields, homes)), strict=True):
+        for home, (results, own) in zip(homes, take(self._submit(reduce_fields, homes)), strict=True):
             errors.update(own)
             found.update(zip((work.diagnostic.key for work in home.works), results, strict=True))
         return {key: (*reducing.fields[key], found[key]) for key in reducing.fields}, errors
@@ -228,8 +229,12 @@ class Publishing:
     def _filter(self, diagnostic: str, name: str) -> Filter:
         return next(item for item in self._run.config.diagnostics[diagnostic].filters if item.name == name)
 
-    def _submit_beside(self, function: Any, works: Sequence[Work]) -> Sequence[SubmittedTask[Any]]:
-        return self._run.cluster.submit_all(function, works, self._run.wake, beside=True)
+    def _submit(self, function: Any, homes: Sequence[Home]) -> Sequence[SubmittedTask[Any]]:
+        """Run a task for each, beside the folds: it gets the works of its host, and what the others hand over."""
+        submit_all = partial(self._run.cluster.submit_all, done=self._run.wake, beside=True)
+        others = iter(submit_all(hand_over, [work for home in homes for work in home.handed]))
+        works = [((home.works, *islice(others, len(home.handed))), home.host) for home in homes]
+        return submit_all(function, works)
 
     def submit(self, node: str, function: Any, *arguments: Any, beside: bool = False) -> Any:
         """Run a task on a node's host, as `Cluster.submit` does."""
@@ -291,7 +296,7 @@ class Publishing:
 
 def _result_names(item: Diagnostic) -> Iterator[str]:
     """Iterate over what a diagnostic's results are called."""
-    for window, operator in itertools.product(item.windows, item.operators):
+    for window, operator in product(item.windows, item.operators):
         yield result_name(item.name, window.name, operator.name)
 
 

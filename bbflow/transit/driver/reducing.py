@@ -1,16 +1,14 @@
 """Which host reduces which fields of a window's span, and what the others hand to it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import prod
-from typing import Any
 
 from bbflow.net.contact import NodeAddress
-from bbflow.transit.clusters.cluster import SubmittedTask, Work
+from bbflow.transit.clusters.cluster import Work
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.output.results import Described
-from bbflow.transit.publication.publish import FieldWork, hand_over
+from bbflow.transit.publication.publish import FieldWork
 from bbflow.transit.spans.slots import OUTER, slots_of
 from bbflow.transit.spans.timeline import Closing
 from bbflow.transit.states.inherited import Inherited
@@ -146,27 +144,6 @@ def together(homes: Iterable[Home]) -> list[Home]:
             alone += [] if known is None else [known]
             found[home.node] = home
     return [*found.values(), *alone]
-
-
-def submit(
-    submit_all: Callable[[Callable[..., Any], Sequence[Work]], Sequence[SubmittedTask[Any]]],
-    function: Callable[..., Any],
-    homes: Sequence[Home],
-) -> Sequence[SubmittedTask[Any]]:
-    """Run a task for each: `function` gets the works of its host, and what the others hand over.
-
-    Parameters
-    ----------
-    submit_all
-        Runs a function with each of some arguments, on their hosts, beside the folds.
-    function
-        What to call.
-    homes
-        With what.
-    """
-    others = iter(submit_all(hand_over, [work for home in homes for work in home.handed]))
-    works = [((home.works, *islice(others, len(home.handed))), home.host) for home in homes]
-    return submit_all(function, works)
 
 
 def _by_node(states: Sequence[States]) -> dict[str, list[States]]:
