@@ -11,8 +11,8 @@ from pathlib import Path
 from distributed import Client, LocalCluster
 
 from bbflow.configuring.settings import WorkersConfig
+from bbflow.transit.clusters.cluster import take
 from bbflow.transit.clusters.dask_cluster import dask_here
-from bbflow.transit.clusters.tasks import take
 from bbflow.transit.clusters.thread_cluster import ThreadCluster
 from bbflow.transit.driver.safe import CopyWork, copy_states
 from benchmarks.rates import in_turn

@@ -19,11 +19,10 @@ from distributed import Client, Worker
 
 from bbflow.errors import NodeError
 from bbflow.host.waiting import until
-from bbflow.transit.clusters.cluster import Work
+from bbflow.transit.clusters.cluster import TaskBatch, Work
 from bbflow.transit.clusters.dask_calls import CalledTask
 from bbflow.transit.clusters.dask_cluster import DaskCluster
 from bbflow.transit.clusters.dask_settings import dask_settings
-from bbflow.transit.clusters.tasks import TaskBatch
 from benchmarks.rows import Row
 
 COUNTS = {True: (50,), False: (100, 1_000)}

@@ -21,10 +21,9 @@ from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import NodeError
 from bbflow.net.certificate import ensure_certificate
 from bbflow.transit.calling.calls import SpanCall
-from bbflow.transit.clusters.cluster import TaskLostError
+from bbflow.transit.clusters.cluster import TaskBatch, TaskLostError, take
 from bbflow.transit.clusters.dask_cluster import DaskCluster, connected_cluster, dask_here
 from bbflow.transit.clusters.local_cluster import local_cluster
-from bbflow.transit.clusters.tasks import TaskBatch, take
 from bbflow.zarr_store.growing import GrowingZarr
 from testsupport.waiting import until
 

@@ -12,9 +12,8 @@ import pytest
 
 from bbflow.configuring.settings import WorkersConfig
 from bbflow.errors import NodeError
-from bbflow.transit.clusters.cluster import YIELDING
+from bbflow.transit.clusters.cluster import YIELDING, take
 from bbflow.transit.clusters.local_cluster import local_cluster
-from bbflow.transit.clusters.tasks import take
 from bbflow.transit.clusters.thread_cluster import ThreadCluster
 from testsupport.waiting import until
 

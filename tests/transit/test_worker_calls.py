@@ -16,11 +16,10 @@ from distributed.protocol import pickle
 
 from bbflow.configuring.settings import WorkersConfig
 from bbflow.transit.clusters import dask_calls
-from bbflow.transit.clusters.cluster import CallLostError
+from bbflow.transit.clusters.cluster import CallLostError, TaskBatch
 from bbflow.transit.clusters.dask_calls import CalledTask, CalledWorker, WorkerCalls
 from bbflow.transit.clusters.dask_cluster import DaskCluster
 from bbflow.transit.clusters.local_cluster import local_cluster
-from bbflow.transit.clusters.tasks import TaskBatch
 from bbflow.transit.states.files import LaneTurn, begun
 from testsupport.processes import running
 from testsupport.waiting import until

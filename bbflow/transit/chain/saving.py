@@ -25,7 +25,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.comparing import meaning_of
 from bbflow.transit.chain.saved import SavedArray, SavedField, SavedState, StateWriter
-from bbflow.transit.clusters.tasks import take
+from bbflow.transit.clusters.cluster import take
 from bbflow.transit.folding.alike_fold import AlikeFold
 from bbflow.transit.output.fields import ResultField
 from bbflow.transit.publication.finish import Partial

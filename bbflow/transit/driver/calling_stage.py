@@ -12,7 +12,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.records import Parts
 from bbflow.transit.calling.answers import ANSWERS_LOST, ERROR, KEPT, STOP, THROUGH, Answers, AxisPlace
 from bbflow.transit.calling.calls import CallReceipt, SpanCall, StepCall, call_function
-from bbflow.transit.clusters.tasks import TaskBatch, let_go
+from bbflow.transit.clusters.cluster import TaskBatch, let_go
 from bbflow.transit.driver.stage import Running, Seen, StageReport, StreamStart
 from bbflow.transit.folding.patterns import parts_of
 from bbflow.transit.output.claiming import STOP_FILE

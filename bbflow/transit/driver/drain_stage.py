@@ -10,8 +10,7 @@ from bbflow.drain.drain_task import Drained, get_ready, together, write_next
 from bbflow.drain.draining import DrainBatch, Draining, RawStep
 from bbflow.drain.stores import check_there
 from bbflow.errors import ConfigError
-from bbflow.transit.clusters.cluster import SubmittedTask
-from bbflow.transit.clusters.tasks import TaskBatch, let_go
+from bbflow.transit.clusters.cluster import SubmittedTask, TaskBatch, let_go
 from bbflow.transit.driver.first_step import check_chunks
 from bbflow.transit.driver.policy import gives_way, writing
 from bbflow.transit.driver.stage import Asking, PacedStage, Running, Seen, StageReport, StreamStart

@@ -16,8 +16,7 @@ from bbflow.stream.records import Block, BlockForm
 from bbflow.transit.chain.comparing import check_field
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.taking_over import carried_on
-from bbflow.transit.clusters.cluster import SubmittedTask, TaskLostError, Work, WorkerKilledError
-from bbflow.transit.clusters.tasks import TaskBatch, let_go
+from bbflow.transit.clusters.cluster import SubmittedTask, TaskBatch, TaskLostError, Work, WorkerKilledError, let_go
 from bbflow.transit.driver.finishing import StreamEnd, counted, end_of
 from bbflow.transit.driver.holding import hold_fields
 from bbflow.transit.driver.placing import place_diagnostics, write_field_coordinates, write_referenced

@@ -18,8 +18,7 @@ from bbflow.operators.windows.calendars import Clock
 from bbflow.stream.cf import StreamAttributes
 from bbflow.transit.chain.saved import SavedState
 from bbflow.transit.chain.saving import Saving
-from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask
-from bbflow.transit.clusters.tasks import take
+from bbflow.transit.clusters.cluster import ASIDE_THREADS, SubmittedTask, take
 from bbflow.transit.driver.reducing import Home, Reducing, together
 from bbflow.transit.driver.stage import Running
 from bbflow.transit.output.claiming import STATE_FILE

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bbflow.host.atomic import write_whole
-from bbflow.transit.clusters.tasks import take
+from bbflow.transit.clusters.cluster import take
 from bbflow.transit.states.shards import Row, ShardState, StatePlace
 from bbflow.transit.states.tables import CountedStates, Roster, States
 from bbflow.transit.states.written import Written, pack, unpack

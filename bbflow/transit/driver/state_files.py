@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from bbflow.transit.clusters.cluster import SubmittedTask, Work
-from bbflow.transit.clusters.tasks import take
+from bbflow.transit.clusters.cluster import SubmittedTask, Work, take
 from bbflow.transit.driver.stage import Running
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.folding.kernel_table import ready_files

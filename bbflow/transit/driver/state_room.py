@@ -9,8 +9,7 @@ from bbflow.operators.steps import DType
 from bbflow.store.pool import free_bytes
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import Block
-from bbflow.transit.clusters.cluster import SubmittedTask
-from bbflow.transit.clusters.tasks import take
+from bbflow.transit.clusters.cluster import SubmittedTask, take
 from bbflow.transit.driver.first_step import FirstStep
 from bbflow.transit.folding.fixed import Fixed
 from bbflow.transit.folding.lanes import field_dtype
