@@ -1,11 +1,12 @@
-"""The time of a step: what tells it, whatever that is, and what number it is in the units of the stream's clock."""
+"""The time of a step: what tells it, what number it is in the units of the stream's clock, and which date that is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from math import prod
+from math import isfinite, prod
 from operator import is_
 from typing import Any
 
+import cftime  # type: ignore[import-untyped]
 import numpy as np
 from msgspec import UNSET
 
@@ -297,6 +298,35 @@ class StepTimes:
             f"step {number} has no single value {variable!r} that tells its time; {nearest(variable, forms)} "
             "(set time: variable)"
         )
+
+
+class StepDates:
+    """Keeps the dates of steps that come next: one alone takes longer than all else that is planned of a step."""
+
+    def __init__(self) -> None:
+        self._known: dict[float, cftime.datetime | None] = {}
+
+    def of(self, time: float, clock: Clock, ahead: Iterable[float | None]) -> cftime.datetime | None:
+        """Return the date of a step; None if its time stands for none.
+
+        Parameters
+        ----------
+        time
+            The step's, in the stream's units.
+        clock
+            The stream's, always the same.
+        ahead
+            The times of steps that may be asked for next, None for those without one; looked at now and then only.
+        """
+        if not isfinite(time) or time in clock.missing:
+            return None
+        if time not in self._known:
+            times = [value for value in (time, *ahead) if value is not None and isfinite(value)]
+            try:
+                self._known = dict(zip(times, clock.dates(times), strict=True))
+            except (OverflowError, ValueError):  # one of them has no date: it is found one by one which
+                self._known = {value: clock.find_date(value) for value in times}
+        return self._known[time]
 
 
 def clock_of(time: TimeConfig, attributes: StreamAttributes, told: ToldTime | None) -> Clock | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bbflow.operators.windows.calendars import CALENDARS, STEP_CLOCK, Clock, dated
 from bbflow.operators.windows.time_units import UNITS
-from bbflow.transit.spans.dates import StepDates
+from bbflow.view.times import StepDates
 
 CLOCKS = st.one_of(
     st.builds(

@@ -16,7 +16,7 @@ from bbflow.operators.windows.calendars import Clock, same_calendar
 from bbflow.transit.chain.saved import SavedState, read_state
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY
 from bbflow.transit.output.fields import ResultField
-from bbflow.transit.spans.dates import check_guessed
+from bbflow.transit.spans.lengths import check_guessed
 from bbflow.transit.spans.slots import INNER, OUTER
 from bbflow.transit.states.state_layouts import state_layout_of
 

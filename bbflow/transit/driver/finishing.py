@@ -13,7 +13,7 @@ from bbflow.transit.driver.stage import Running, StageReport
 from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.outcome import Outcome, mark_incomplete
 from bbflow.transit.output.copying import RESULTS, Copying
-from bbflow.transit.spans.dates import taken_alike
+from bbflow.transit.spans.lengths import taken_alike
 from bbflow.view.stream import told_refusal
 
 NOT_CLOSED = "the simulation ended without closing the stream"

@@ -19,13 +19,13 @@ from bbflow.stream.layouts import EXTREMES_BYTES
 from bbflow.stream.records import Parts
 from bbflow.transit.folding.patterns import LaidStep, Pattern, Patterns, parts_of, weights_of
 from bbflow.transit.folding.plans import FoldPlan, PlannedSteps
-from bbflow.transit.spans.dates import StepDates, check_joint, next_time
+from bbflow.transit.spans.lengths import check_joint, next_time
 from bbflow.transit.spans.slots import Keys
 from bbflow.transit.spans.timeline import Passed, Windows, too_coarse, too_late
 from bbflow.transit.states.checkpoints import Checkpoint
 from bbflow.transit.states.shards import Place, ShardKey
 from bbflow.view.stream import StreamView
-from bbflow.view.times import StepTimes
+from bbflow.view.times import StepDates, StepTimes
 
 Landing = tuple[int, Keys | None]
 """Next step of an unfinished landing, and the spans of all its steps, None if these are left out."""
