@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-import scipy.stats
+import scipy  # its statistics, which take a second, come with the first use
 from cases import batches, masked, merged_results, result_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
