@@ -5,9 +5,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from bbflow.errors import BbflowError
 from bbflow.files.names import STREAMS_URL
 from bbflow.files.pieces import IONODE_FILES
 from bbflow.host.belongings import is_made, make
@@ -76,7 +78,8 @@ class Companions:
         self.room = NodeRoom(room, capacity - streams)
         """What is left for the files, and for the streams' pool."""
         most = str(min(files_capacity, capacity - streams))
-        self._keep("ionode", "files", ["--subtree", subtree, "--capacity", most, "--room", str(room), *ionode])
+        words = ["--subtree", subtree, "--capacity", most, "--room", str(room), *ionode]
+        self._keep("ionode", "files", words, self._name_room_again)
         if streams:
             storage = ["--storage", f"{STREAMS_URL}{contact}"]
             if self._keep_master(STREAMS, "streams-master", [*storage, "--read-only", "--refresh", str(REFRESH_S)]):
@@ -91,17 +94,25 @@ class Companions:
             self._keep("master", kind, ["--subtree", subtree, *words])
         return is_first
 
-    def _keep(self, server: str, kind: str, words: Sequence[str]) -> None:
+    def _name_room_again(self) -> None:
+        """Have the room's file where the IOnode looks for it, whatever has become of its directory."""
+        with suppress(BbflowError, OSError):  # the IOnode fails by the same, and says so
+            make(own_directory(self._directory, f"{self._name}-files", self._contact), *IONODE_FILES)
+            self.room.name_again()
+
+    def _keep(self, server: str, kind: str, words: Sequence[str], prepare: Callable[[], None] = lambda: None) -> None:
         directory = own_directory(self._directory, f"{self._name}-{kind}", self._contact)
         common = ["--contact", str(self._contact), "--name", self._name, "--directory", str(directory), "--with-parent"]
         command = [sys.executable, "-m", "bbflow", "files", server, *common, *self._listen, *words]
-        keeper = threading.Thread(target=self._run, args=(command, directory), name=f"bbflow-keep-{kind}", daemon=True)
+        work = (command, directory, prepare)
+        keeper = threading.Thread(target=self._run, args=work, name=f"bbflow-keep-{kind}", daemon=True)
         self._keepers.append(keeper)
         keeper.start()
 
-    def _run(self, command: Sequence[str], directory: Path) -> None:
+    def _run(self, command: Sequence[str], directory: Path, prepare: Callable[[], None]) -> None:
         """Start a server again and again, unless it was asked to end and to keep nothing: a signal doesn't."""
         while not self._closing.is_set():
+            prepare()
             # Signals to the whole group, such as Ctrl-C, are for the node: it ends its companions in order.
             process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
             while process.poll() is None and not self._closing.is_set():

@@ -1,18 +1,22 @@
 """The room of a node that has files beside its streams: one bound for the pool and the files, which share it by need.
 
 Two processes share it, the agent with the pool and the IOnode with the files. It stands in a file that each of them
-changes under its lock; what one has said there holds when it is killed, too.
+changes under its lock; what one has said there holds when it is killed, too. Both hold it open: without its name it is
+still theirs.
 """
 
+import fcntl
 import os
 import struct
-import sys
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from bbflow.host.locks import lock
+from bbflow.host.atomic import PRIVATE, write_whole
+from bbflow.store.pool import is_file
 
 FORMAT = struct.Struct("<4Q")
 
@@ -37,16 +41,33 @@ class NodeRoom:
     Parameters
     ----------
     path
-        The file. It lies in the files' directory, and is there as long as that.
+        The file.
     capacity
-        Bytes of both from now on; None for what was said before.
+        Bytes of both from now on, and the file is made if need be; None for what was said before.
+
+    Raises
+    ------
+    OSError
+        If it can't be opened.
     """
 
     def __init__(self, path: Path, capacity: int | None = None) -> None:
-        self._path = path
+        self._path, self._here = path, threading.Lock()
+        self._descriptor = _opened(path, create=capacity is not None)
+        self._closing = weakref.finalize(self, os.close, self._descriptor)
         if capacity is not None:
-            with self._changing(create=True) as shares:
+            with self._changing() as shares:
                 shares.capacity = capacity
+
+    def name_again(self) -> None:
+        """Give the file its name again if it has that no more, for a side that is about to begin; the other is ours."""
+        with self._here:
+            if is_file(str(self._path), os.fstat(self._descriptor).st_ino):
+                return
+            write_whole(self._path, os.pread(self._descriptor, FORMAT.size, 0), PRIVATE)
+            self._closing()
+            self._descriptor = _opened(self._path)
+            self._closing = weakref.finalize(self, os.close, self._descriptor)
 
     def claim_pool(self, size: int) -> bool:
         """Want room for the pool; return whether files have left it, so that it is the pool's now."""
@@ -86,19 +107,19 @@ class NodeRoom:
             shares.files_bytes = min(shares.files_bytes, size)
 
     @contextmanager
-    def _changing(self, *, create: bool = False) -> Iterator[Shares]:
-        try:
-            descriptor = lock(self._path, create=create)
-        except FileNotFoundError:  # with its directory goes all that files had
-            yield Shares(capacity=sys.maxsize)
-            return
-        assert descriptor is not None
-        try:
-            content = os.pread(descriptor, FORMAT.size, 0)
-            shares = Shares(*FORMAT.unpack(content)) if len(content) == FORMAT.size else Shares()
-            yield shares
-            changed = FORMAT.pack(*astuple(shares))
-            if changed != content:
-                os.pwrite(descriptor, changed, 0)
-        finally:
-            os.close(descriptor)
+    def _changing(self) -> Iterator[Shares]:
+        with self._here:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            try:
+                content = os.pread(self._descriptor, FORMAT.size, 0)
+                shares = Shares(*FORMAT.unpack(content)) if len(content) == FORMAT.size else Shares()
+                yield shares
+                changed = FORMAT.pack(*astuple(shares))
+                if changed != content:
+                    os.pwrite(self._descriptor, changed, 0)
+            finally:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+
+def _opened(path: Path, *, create: bool = False) -> int:
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)

@@ -124,6 +124,22 @@ def test_a_rank_that_would_rather_discard_waits_a_moment_for_the_pool(bench, roo
     assert bench.replies[0]["status"] == "discard"
 
 
+def test_files_and_pool_keep_to_their_room_when_its_file_is_removed(tmp_path, bench, room):
+    files = NodeRoom(tmp_path / "room")
+    assert files.files_may(ALL) == ALL
+    (tmp_path / "room").unlink()
+    bench.open()
+    bench.expire()
+    assert backed_bytes(bench) == 0  # files have not left it
+    assert files.files_may(ALL) == ALL - POOL
+    room.name_again()
+    files = NodeRoom(tmp_path / "room")  # as an IOnode that is started again
+    assert files.files_may(ALL) == ALL - POOL
+    files.shrink_files(ALL - POOL)
+    bench.expire()
+    assert backed_bytes(bench) == POOL
+
+
 def test_mapping_a_pool_that_is_not_there_makes_no_pages(bench):
     mapped = map_pool(str(bench.directory / "pool"), is_backed=False)
     assert isinstance(mapped, mmap.mmap)
