@@ -364,6 +364,7 @@ class OpenFile:
         pieces: Pieces = tuple(self._pieces.get(index, (0, 0)) for index in range(count))
         asked = CommitFileRequest(handle=self._handle, size=self.size, pieces=pieces, sync=sync)
         self._settle()
+        self._require_written()
         was_unsure, self._is_unsure = self._is_unsure, True
         try:
             told = self._session.call(asked, CommitReply)
@@ -382,9 +383,24 @@ class OpenFile:
 
     def _settle(self) -> None:
         """Have no request left that could still change a piece that is written."""
-        changed = {index for index, piece in self._pieces.items() if piece != self._committed.get(index)}
-        for place in sorted({index % len(self._ring) for index in changed}):
+        for place in sorted({index % len(self._ring) for index, _ in self._changed()}):
             self._session.settle(self._ring[place])
+
+    def _require_written(self) -> None:
+        """Refuse to commit what has gone from this host meanwhile: a node that has lost all, its master knows."""
+        for index, (version, size) in self._changed():
+            local = None
+            with suppress(OSError):  # away: its master waits for it
+                local = self._session.pieces(self._ring[index % len(self._ring)])
+            if local is not None and version:
+                found = local.facts(key_of(version, index))
+                if found is None or found.st_size < size:
+                    self._is_refused = True
+                    raise lacking(key_of(version, index), 0 if found is None else found.st_size, size)
+
+    def _changed(self) -> list[tuple[int, Piece]]:
+        """Return the pieces that were written since the last commit, each with its number."""
+        return [item for item in self._pieces.items() if item[1] != self._committed.get(item[0])]
 
     def _give_unspent_back(self, pieces: Pieces) -> None:
         """Return the room that was taken beyond what was committed in the end."""
