@@ -28,9 +28,16 @@ class Absent:
     """Those that have opened it, on whatever node."""
     is_over: bool
     """Whether these have all closed it: then the others won't come, if the program has ended."""
+    was_whole: bool = False
+    """Whether a step has been whole: then the others had opened it, on a node that has lost what it held."""
 
     def __str__(self) -> str:
         count = len(self.opened)
+        if self.was_whole:
+            return (
+                f"stream {self.stream!r} is aborted: no BB node knows {self.writers - count} of its {self.writers} "
+                "ranks any more: theirs has lost what it held"
+            )
         named = ", ".join(map(str, self.opened[:MOST_NAMED])) + (", …" if count > MOST_NAMED else "")
         return (
             f"stream {self.stream!r} is aborted: {self.writers - count} of {self.writers} ranks never opened it. "
@@ -58,7 +65,10 @@ def absent_ranks(stream: str, parts: Sequence[StreamStatus]) -> Absent | None:
     opened = {number for part in parts for number, _ in part.ranks}
     closed = {number for part in parts for number, how in part.ranks if how == "closed"}
     writers = max((part.writers for part in parts), default=0)
-    return Absent(stream, writers, tuple(sorted(opened)), opened == closed) if 0 < len(opened) < writers else None
+    if not 0 < len(opened) < writers:
+        return None
+    was_whole = any(step >= 0 for part in parts for step in part.consumers.values())
+    return Absent(stream, writers, tuple(sorted(opened)), opened == closed, was_whole)
 
 
 def give_up_absent(
@@ -109,7 +119,7 @@ def give_up_waiting(nodes: Sequence[NodeAddress], statuses: Sequence[StatusReply
     for stream in {name for status in statuses for name, part in status.streams.items() if part.waiting}:
         parts = [status.streams[stream] for status in statuses if stream in status.streams]
         absent = absent_ranks(stream, parts)
-        if absent and not any(step >= 0 for part in parts for step in part.consumers.values()):
+        if absent and not absent.was_whole:
             _give_up(nodes, GiveUpRequest(stream=stream, missing=absent.writers - len(absent.opened)), tell_node)
 
 

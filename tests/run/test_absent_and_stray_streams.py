@@ -70,6 +70,14 @@ def test_ranks_count_as_absent_until_they_have_opened_the_stream_on_any_node():
     assert "Writers=2 and a Rank from 0 to 1" in said
 
 
+def test_ranks_that_had_written_a_whole_step_have_opened_the_stream_on_a_node_that_has_lost_it():
+    left = status(writers=3, ranks=[(0, "closed"), (1, "closed")], consumers={"fold": 4})
+    said = str(absent_ranks("s", [left, status(status="expected", writers=0, ranks=[])]))
+    assert "no BB node knows 1 of its 3 ranks any more" in said
+    assert "never opened" not in said
+    assert "Writers" not in said
+
+
 def test_while_a_node_does_not_answer_its_ranks_do_not_count_as_absent():
     """Its agent was killed just when the program had ended, and came back: the stream was aborted meanwhile."""
     ended = []
