@@ -16,12 +16,11 @@ namespace bbflow
 MappedFile::MappedFile(std::string path) : m_Path(std::move(path))
 {
     const int file = open(m_Path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat status = {};
     void *begin = MAP_FAILED;
-    if (file >= 0 && fstat(file, &status) == 0)
+    if (file >= 0 && fstat(file, &m_Status) == 0)
     {
-        m_Bytes = static_cast<size_t>(status.st_size);
-        begin = mmap(nullptr, m_Bytes, PROT_READ, MapFlags(status), file, 0);
+        m_Bytes = static_cast<size_t>(m_Status.st_size);
+        begin = mmap(nullptr, m_Bytes, PROT_READ, MapFlags(m_Status), file, 0);
     }
     const std::string reason = std::strerror(errno);
     if (file >= 0)

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <sys/stat.h>
 
 namespace bbflow
 {
@@ -22,9 +23,15 @@ public:
 
     size_t Bytes() const { return m_Bytes; }
 
+    const std::string &Path() const { return m_Path; }
+
+    /** What fstat(2) has said of it. */
+    const struct stat &Status() const { return m_Status; }
+
 private:
     std::string m_Path;
     const char *m_Begin = nullptr;
+    struct stat m_Status = {};
     size_t m_Bytes = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "Pool.h"
 
 #include "MapFlags.h"
+#include "PoolFile.h"
 
 #include <cerrno>
 #include <cstring>
@@ -33,6 +34,10 @@ std::shared_ptr<Pool> Pool::Share(const std::string &path, const size_t capacity
     if (!pool || pool->Capacity() != capacity || !pool->IsAt(path))
     {
         pool = std::make_shared<Pool>(path, capacity);
+        if (!pool->IsAt(path))
+        {
+            ThrowPoolLost(path);
+        }
         Shared[path] = pool;
     }
     return pool;
@@ -41,11 +46,10 @@ std::shared_ptr<Pool> Pool::Share(const std::string &path, const size_t capacity
 Pool::Pool(const std::string &path, const size_t capacity) : m_Capacity(capacity)
 {
     const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    struct stat status = {};
     void *begin = MAP_FAILED;
-    if (file >= 0 && fstat(file, &status) == 0 && static_cast<size_t>(status.st_size) >= capacity)
+    if (file >= 0 && fstat(file, &m_File) == 0 && static_cast<size_t>(m_File.st_size) >= capacity)
     {
-        begin = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MapFlags(status), file, 0);
+        begin = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MapFlags(m_File), file, 0);
     }
     const std::string reason = std::strerror(errno);
     if (file >= 0)
@@ -57,8 +61,6 @@ Pool::Pool(const std::string &path, const size_t capacity) : m_Capacity(capacity
         throw std::runtime_error("bbflow: can't map the pool " + path + " (" + reason + ")");
     }
     m_Begin = static_cast<char *>(begin);
-    m_Device = status.st_dev;
-    m_Inode = status.st_ino;
 }
 
 Pool::~Pool()
@@ -100,11 +102,6 @@ void Pool::Unregister()
     m_Registered.clear();
 }
 
-bool Pool::IsAt(const std::string &path) const
-{
-    struct stat status = {};
-    return stat(path.c_str(), &status) == 0 && status.st_dev == m_Device &&
-           status.st_ino == m_Inode;
-}
+bool Pool::IsAt(const std::string &path) const { return IsPoolAt(path, m_File); }
 
 } // end namespace bbflow

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <sys/types.h>
+#include <sys/stat.h>
 
 namespace bbflow
 {
@@ -18,7 +18,8 @@ class Pool
 {
 public:
     /** Returns a pool's mapping, which all ranks of a process share: each further one would have a
-     *  page table of its own to fill. Takes what the constructor takes. */
+     *  page table of its own to fill. Takes what the constructor takes.
+     *  @throws std::runtime_error also if the file isn't the one that the node has made */
     static std::shared_ptr<Pool> Share(const std::string &path, size_t capacity);
 
     /** @throws std::runtime_error if the file can't be mapped or is shorter than `capacity` */
@@ -40,14 +41,13 @@ public:
     /** Registers all extents again from now on: the file may have got other pages. */
     void Unregister();
 
-    /** Whether the file at a path is the one that is mapped. */
+    /** Whether the node's pool at a path is the file that is mapped. */
     bool IsAt(const std::string &path) const;
 
 private:
     char *m_Begin;
     size_t m_Capacity;
-    dev_t m_Device = 0;
-    ino_t m_Inode = 0;
+    struct stat m_File = {};
     std::mutex m_Lock;
     std::map<size_t, std::shared_ptr<const RegisteredMemory>> m_Registered; // guarded by m_Lock
 };

@@ -1,5 +1,7 @@
 #include "ReaderLink.h"
 
+#include "PoolFile.h"
+
 #include <algorithm>
 #include <deque>
 #include <poll.h>
@@ -90,6 +92,19 @@ Value ReaderLink::Reply()
 {
     --m_Unread;
     return m_Requests.Reply(After(Channel::ReplySecs));
+}
+
+const char *ReaderLink::InPool(const size_t offset, const size_t bytes) const
+{
+    if (!m_Pool)
+    {
+        return nullptr;
+    }
+    if (!IsPoolAt(m_Pool->Path(), m_Pool->Status()) || !HasPages(m_Pool->Path()))
+    {
+        ThrowPoolLost(m_Pool->Path());
+    }
+    return m_Pool->At(offset, bytes);
 }
 
 void ReaderLink::Fetch(const int64_t step, const size_t offset, const size_t bytes, char *target)

@@ -46,8 +46,9 @@ public:
     /** Sends a request whose reply says nothing new; it is read with the next one. */
     void Tell(const Value &message);
 
-    /** The pool; nullptr if it isn't on this host, or TCP is asked for. */
-    const MappedFile *Pool() const { return m_Pool.get(); }
+    /** Where a part of the pool is mapped; nullptr if it isn't on this host, or TCP is asked for.
+     *  @throws std::runtime_error if the pool is no longer the one that held steps */
+    const char *InPool(size_t offset, size_t bytes) const;
 
     /** Gets a part of the pool over the connection; damaged bytes are asked for again. After an
      * error nothing else can be asked of this link.

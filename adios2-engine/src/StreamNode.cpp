@@ -150,7 +150,7 @@ void StreamNode::Pass(const int64_t step)
 
 const char *StreamNode::Mapped(const size_t offset, const size_t bytes) const
 {
-    return m_Link && m_Link->Pool() ? m_Link->Pool()->At(offset, bytes) : nullptr;
+    return m_Link ? m_Link->InPool(offset, bytes) : nullptr;
 }
 
 void StreamNode::Fetch(const int64_t step, const size_t offset, const size_t bytes, char *target)

@@ -1,4 +1,6 @@
+import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,14 @@ from bbflow.landing.embedded import EmbeddedNodes, spawn_node, wait_until_ready
 from testsupport.processes import finish
 from testsupport.writers import wait_for_file, write, write_config, writing
 
+ONE_BAND = """
+part = field(3)
+engine = io.open("out", Mode.Write)
+engine.begin_step()
+engine.put(part, np.ones(3), Mode.Sync)
+engine.end_step()
+engine.close()
+"""
 RANKS = 4
 # Each rank writes a band of three rows of a field of 12 by 10, in two blocks; the last rank leaves its last row out.
 WRITE_BANDS = """
@@ -245,3 +255,26 @@ show(begin())
         wait_for_file(tmp_path / "read")
         nodes.close()
         assert shown(reader) == [["OtherError"]]
+
+
+def replace(pool):
+    size = os.stat(pool).st_size
+    os.unlink(pool)
+    Path(pool).write_bytes(bytes(size))
+
+
+def empty(pool):
+    size = os.stat(pool).st_size
+    os.truncate(pool, 0)
+    os.truncate(pool, size)
+
+
+@pytest.mark.parametrize("harm", [replace, empty])
+def test_zeros_of_a_pool_that_was_taken_away_are_no_values(tmp_path, harm):
+    """As `bbflow.store.pool` has it for readers in Python."""
+    with EmbeddedNodes(1, 1 << 20, Path("/dev/shm")) as nodes:
+        write(nodes.contact, ONE_BAND, write_config(tmp_path))
+        pool = nodes.nodes[0].pool
+        harm(pool)
+        said = read_wrongly(nodes.contact, 'begin(); show(get("field").tolist())', write_config(tmp_path))
+    assert f"{pool} was removed, cut or replaced: what the BB node held is lost" in said
