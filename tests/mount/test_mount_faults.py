@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 
 import psutil
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from bbflow.mount.mounting import DEAD
 from testsupport.mounts import errno_of, files_of_at_most
 from testsupport.processes import stop
+from testsupport.relays import Relay
 from testsupport.waiting import until
 
 
@@ -101,6 +103,34 @@ def test_a_master_that_stays_away_is_an_error(servers, mounts):
     (where / "f").write_bytes(b"x")
     servers.kill("master")
     assert errno_of(os.mkdir, where / "d") == errno.EIO
+
+
+def test_calls_wait_for_a_master_that_is_stopped_no_longer_than_for_one_that_was_killed(servers, mounts):
+    servers.start(storage=False)
+    where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
+    os.mkdir(where / "c")  # by a connection that the next call takes
+    master, _ = servers.processes["master"]
+    stop(master)
+    try:
+        assert errno_of(os.mkdir, where / "d") == errno.EIO
+    finally:
+        master.send_signal(signal.SIGCONT)
+    assert "master/master.sock" in mounts.said("m")
+    until(lambda: not errno_of(os.mkdir, where / "e"))
+
+
+def test_a_master_that_is_slow_is_waited_for(servers, mounts):
+    servers.start(storage=False, master=("--lease", "600")).close()  # no ping meanwhile
+    relay = Relay(servers.directory / "master" / "master.sock")
+    with closing(relay), ThreadPoolExecutor() as beside:
+        where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
+        os.mkdir(where / "c")  # by a connection that the next call takes
+        with relay.slow():
+            came, asked = relay.came(), beside.submit(os.mkdir, where / "d")
+            until(lambda: relay.came() > came, "a look")
+        asked.result(120)
+        assert sorted(os.listdir(where)) == ["c", "d"]
+        mounts.end("m")
 
 
 @pytest.mark.parametrize("is_read", [False, True])

@@ -16,6 +16,9 @@ constexpr double ConnectSecs = 10.0;
 constexpr double RetrySecs = 0.05;
 /** A signal counts for a call that has waited for this long; a shorter one just ends. */
 constexpr double InterruptSecs = 0.5;
+/** How long a master may leave a request without reply before it is looked whether it still lets
+ *  anybody in: one that waits for others does. */
+constexpr double SilenceSecs = 10.0;
 
 Node MasterIn(const Contact &contact, const uint64_t number, const std::string &path)
 {
@@ -206,7 +209,7 @@ Value::Map MasterSession::Resuming(Value::Map request) const
 Value MasterSession::Exchange(Channel &channel, const Value &request, const Caller *caller) const
 {
     channel.Send(request);
-    while (true)
+    for (Deadline silence = After(SilenceSecs);;)
     {
         if (std::optional<Value> reply = channel.Receive(After(InterruptSecs)))
         {
@@ -215,6 +218,14 @@ Value MasterSession::Exchange(Channel &channel, const Value &request, const Call
         if (m_Ending.IsBegun() || (caller != nullptr && caller->IsInterrupted))
         {
             throw Unanswered(EINTR);
+        }
+        if (IsOver(silence))
+        {
+            if (Connect(After(ConnectSecs))->Peer() != channel.Peer())
+            {
+                throw ConnectionLost("bbflow: the master of " + channel.Peer() + " has moved");
+            }
+            silence = After(SilenceSecs);
         }
     }
 }

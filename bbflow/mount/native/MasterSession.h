@@ -94,7 +94,8 @@ public:
 
     /** Sends a request and waits for its reply.
      *  @param caller whoever may stop waiting; may be null
-     *  @throws Errno what the master refuses by; EINTR if it is no longer waited for */
+     *  @throws Errno what the master refuses by; EINTR if it is no longer waited for
+     *  @throws ConnectionLost if the master says nothing, and lets nobody in either */
     Value Exchange(Channel &channel, const Value &request, const Caller *caller) const;
 
     /** Extends what is kept by another lease from when a request was sent. */
