@@ -73,6 +73,43 @@ def test_calls_wait_for_a_master_that_was_killed(servers, mounts):
     assert (where / "open").read_bytes() == b"before after"
 
 
+WAITER = """
+import sys
+print("begins", flush=True)
+open(sys.argv[1], sys.argv[2]).close()
+"""
+
+
+def waiting(words):
+    """Return a program that waits in a call: one that came before what it is to wait for has ended, and is no more."""
+    while True:
+        process = subprocess.Popen([sys.executable, "-c", WAITER, *words], stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"begins\n"
+        process.stdout.close()
+        time.sleep(1)  # what doesn't wait ends sooner, or it is tried again
+        if process.poll() is None:
+            return process
+
+
+@pytest.mark.parametrize("mode", ["rb", "r+b"])
+def test_a_signal_ends_the_wait_for_a_file_whose_close_waits_for_its_ionode(servers, mounts, mode):
+    servers.start(storage=False, master=("--node-loss", "60")).close()
+    where = mounts.start("m", contact=servers.contact)
+    words = [sys.executable, "-c", WRITER, str(where / "f")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout.readline() == "written\n"
+        servers.kill("master-io0")
+        writer.stdin.write("go on\n")
+        writer.stdin.flush()
+        other = waiting([str(where / "f"), mode])
+        other.kill()
+        assert other.wait(120) == -signal.SIGKILL
+        assert writer.poll() is None  # which the killed one hasn't waited for
+        servers.spawn(*servers.processes["master-io0"][1])
+        assert writer.wait(120) == 0
+    assert (where / "f").read_bytes() == b"before after"
+
+
 ONCE = """
 import os, sys
 for number in range(int(sys.argv[2])):

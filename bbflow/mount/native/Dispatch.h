@@ -87,8 +87,11 @@ private:
     void Release(const Request &request, Reply &reply);
     void Allocate(const Request &request, Reply &reply);
     void Seek(const Request &request, Reply &reply);
-    bool TakeSize(uint64_t node, uint32_t flags, const NodeFile &file);
-    fuse_open_out Opened(FileId id, uint32_t flags, std::unique_ptr<NodeFile> file);
+    bool TakeSize(const Caller &caller, uint64_t node, uint32_t flags, const NodeFile &file);
+    uint32_t FlagsFor(const Caller &caller, uint64_t node, uint32_t flags, const NodeFile &file,
+                      const Passage &passage);
+    fuse_open_out Opened(const Caller &caller, uint64_t node, uint32_t flags,
+                         std::unique_ptr<NodeFile> file);
 
     // DispatchDirectories.cpp
     void OpenDirectory(const Request &request, Reply &reply);

@@ -28,10 +28,10 @@ private:
 };
 
 /** Who appends does so where this program says, not where the kernel would put it in its pages. */
-bool MayWriteDirectly(const uint32_t flags, const NodeFile &file)
+bool MayWriteDirectly(const Caller &caller, const uint32_t flags, const NodeFile &file)
 {
     const uint32_t access = flags & O_ACCMODE;
-    return (access == O_WRONLY && file.IsWrittenHere()) ||
+    return (access == O_WRONLY && file.IsWrittenHere(caller)) ||
            (access != O_RDONLY && (flags & O_APPEND) != 0);
 }
 
@@ -39,46 +39,59 @@ bool MayWriteDirectly(const uint32_t flags, const NodeFile &file)
 
 /** Sees to it that the kernel asks for a file's size if it has another one than who opens it gets.
  *  @return whether it may take the file for longer all the same, until it has asked */
-bool Dispatch::TakeSize(const uint64_t node, const uint32_t flags, const NodeFile &file)
+bool Dispatch::TakeSize(const Caller &caller, const uint64_t node, const uint32_t flags,
+                        const NodeFile &file)
 {
-    const std::optional<uint64_t> size = file.Size();
     if ((flags & O_TRUNC) != 0)
     {
         m_Known.SetSize(node, 0);
-    }
-    if (!size || (flags & O_TRUNC) != 0)
-    {
         return false;
     }
-    const bool mayBeLonger = m_Known.MayBeLonger(node, *size);
-    if (mayBeLonger || m_Known.HasOtherSize(node, *size))
+    const uint64_t size = file.Size(caller);
+    const bool mayBeLonger = m_Known.MayBeLonger(node, size);
+    if (mayBeLonger || m_Known.HasOtherSize(node, size))
     {
         m_Invalidate(node, -1);
     }
     return mayBeLonger;
 }
 
+/** How the kernel is to read and write a file that counts as open. */
+uint32_t Dispatch::FlagsFor(const Caller &caller, const uint64_t node, const uint32_t flags,
+                            const NodeFile &file, const Passage &passage)
+{
+    const bool mayBeLonger = TakeSize(caller, node, flags, file); // only now: see Announce
+    if (passage.Backing > 0)
+    {
+        return FOPEN_PASSTHROUGH | (passage.IsAsked ? FOPEN_DIRECT_IO : 0);
+    }
+    if (mayBeLonger || (m_HasDirectWrites && MayWriteDirectly(caller, flags, file)))
+    {
+        return FOPEN_DIRECT_IO;
+    }
+    return file.MayKeepCache(caller) ? FOPEN_KEEP_CACHE : 0;
+}
+
 /** @param flags of open(2) */
-fuse_open_out Dispatch::Opened(const uint64_t node, const uint32_t flags,
+fuse_open_out Dispatch::Opened(const Caller &caller, const uint64_t node, const uint32_t flags,
                                std::unique_ptr<NodeFile> file)
 {
     fuse_open_out out{};
     const bool isRead = (flags & O_ACCMODE) == O_RDONLY;
     out.open_flags = isRead ? FOPEN_NOFLUSH : 0; // a close(2) of it changes nothing
-    const Passage passage = m_Backings.Open(node, file->Backing());
-    const bool mayBeLonger = TakeSize(node, flags, *file); // after it counts as open: see Announce
+    const Passage passage = m_Backings.Open(node, file->Backing(caller));
+    try
+    {
+        out.open_flags |= FlagsFor(caller, node, flags, *file, passage);
+    }
+    catch (...)
+    {
+        m_Backings.Close(node);
+        throw;
+    }
     if (passage.Backing > 0)
     {
-        out.open_flags |= FOPEN_PASSTHROUGH | (passage.IsAsked ? FOPEN_DIRECT_IO : 0);
         SetBackingId(out, passage.Backing);
-    }
-    else if (mayBeLonger || (m_HasDirectWrites && MayWriteDirectly(flags, *file)))
-    {
-        out.open_flags |= FOPEN_DIRECT_IO;
-    }
-    else if (file->MayKeepCache())
-    {
-        out.open_flags |= FOPEN_KEEP_CACHE;
     }
     file->IsDirect = (out.open_flags & FOPEN_DIRECT_IO) != 0;
     out.fh = reinterpret_cast<uint64_t>(file.release());
@@ -109,7 +122,8 @@ void Dispatch::Open(const Request &request, Reply &reply)
         }
         unbacked.emplace(m_Backings, node);
     }
-    reply.SendStruct(Opened(node, in.flags, m_Files.Open(request.By, request.File(), in.flags)));
+    std::unique_ptr<NodeFile> file = m_Files.Open(request.By, request.File(), in.flags);
+    reply.SendStruct(Opened(request.By, node, in.flags, std::move(file)));
 }
 
 void Dispatch::Create(const Request &request, Reply &reply)
@@ -120,7 +134,7 @@ void Dispatch::Create(const Request &request, Reply &reply)
     std::unique_ptr<NodeFile> file =
         m_Files.Create(request.By, request.Header.nodeid, name, in.mode, in.flags, made);
     const fuse_entry_out entry = Found(request.By, made);
-    const fuse_open_out open = Opened(entry.nodeid, in.flags, std::move(file));
+    const fuse_open_out open = Opened(request.By, entry.nodeid, in.flags, std::move(file));
     reply.Send({reinterpret_cast<const char *>(&entry), sizeof(entry)},
                {reinterpret_cast<const char *>(&open), sizeof(open)});
 }
@@ -133,8 +147,9 @@ void Dispatch::Read(const Request &request, Reply &reply)
     NodeFile &file = FileOf(in.fh);
     const auto isUnsure = [&](const size_t n)
     {
-        return n < most && !file.IsDirect && (in.flags & O_DIRECT) == 0 && file.Size() &&
-               !file.IsWritten() && m_Known.MayBeLonger(request.Header.nodeid, in.offset + n);
+        return n < most && !file.IsDirect && (in.flags & O_DIRECT) == 0 &&
+               !file.IsWritten(request.By) &&
+               m_Known.MayBeLonger(request.Header.nodeid, in.offset + n);
     };
     size_t n = file.Read(request.By, room, most, in.offset);
     if (isUnsure(n))
@@ -159,7 +174,8 @@ void Dispatch::Write(const Request &request, Reply &reply)
     const std::string_view bytes = request.Body().substr(sizeof(in), in.size);
     m_Known.Extend(request.Header.nodeid, in.offset + bytes.size());
     NodeFile &file = FileOf(in.fh);
-    const uint64_t offset = (in.flags & O_APPEND) != 0 ? file.EndFor(in.offset) : in.offset;
+    const uint64_t offset =
+        (in.flags & O_APPEND) != 0 ? file.EndFor(request.By, in.offset) : in.offset;
     size_t done = file.Write(request.By, bytes, offset);
     while (done < bytes.size() && (in.write_flags & FUSE_WRITE_CACHE) != 0)
     {

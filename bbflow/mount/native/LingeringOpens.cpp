@@ -16,7 +16,7 @@ constexpr std::chrono::seconds Lingering{1};
 
 void LingeringOpens::Add(const FileId id, std::shared_ptr<OpenInode> state, const int64_t handle)
 {
-    if (state->IsCold() && state->TryCloseReading(handle))
+    if (state->TryCloseReading(handle, true))
     {
         return; // what is read once should make room for what comes next
     }
@@ -52,7 +52,7 @@ void LingeringOpens::CloseIf(const std::function<bool(const Open &)> &isMeant)
     }
     for (Open &open : meant)
     {
-        if (!open.State->TryCloseReading(open.Handle))
+        if (!open.State->TryCloseReading(open.Handle, false))
         {
             const std::lock_guard<std::mutex> lock(m_Mutex);
             m_Opens.push_back(std::move(open));

@@ -87,15 +87,15 @@ void NodeFile::Allocate(const Caller &caller, const int mode, const uint64_t off
     {
         throw Errno(EOPNOTSUPP); // FALLOC_FL_KEEP_SIZE, PUNCH_HOLE and the others
     }
-    if (m_State->Size() < offset + bytes)
+    if (m_State->Size(caller) < offset + bytes)
     {
         m_State->TryTruncate(caller, offset + bytes);
     }
 }
 
-uint64_t NodeFile::Seek(const Caller &, const uint64_t offset, const int whence)
+uint64_t NodeFile::Seek(const Caller &caller, const uint64_t offset, const int whence)
 {
-    const uint64_t size = m_State->Size();
+    const uint64_t size = m_State->Size(caller);
     if (offset >= size)
     {
         throw Errno(ENXIO);
@@ -103,8 +103,11 @@ uint64_t NodeFile::Seek(const Caller &, const uint64_t offset, const int whence)
     return whence == SEEK_DATA ? offset : size;
 }
 
-bool NodeFile::MayKeepCache() const { return m_State->MayKeepPages(); }
+bool NodeFile::MayKeepCache(const Caller &caller) const { return m_State->MayKeepPages(caller); }
 
-int NodeFile::Backing() const { return m_IsForWriting ? -1 : m_State->Backing(); }
+int NodeFile::Backing(const Caller &caller) const
+{
+    return m_IsForWriting ? -1 : m_State->Backing(caller);
+}
 
 } // end namespace bbflow

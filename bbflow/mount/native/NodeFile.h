@@ -25,7 +25,10 @@ public:
 
     /** Where an append goes; the kernel lets one program append at a time.
      *  @param offset where the kernel thinks that it is */
-    uint64_t EndFor(uint64_t offset) { return m_State->EndFor(offset); }
+    uint64_t EndFor(const Caller &caller, uint64_t offset)
+    {
+        return m_State->EndFor(caller, offset);
+    }
 
     /** Makes what was written through it count for all. */
     void Commit(const Caller &caller, CommitFor what);
@@ -35,20 +38,19 @@ public:
     uint64_t Seek(const Caller &caller, uint64_t offset, int whence);
 
     /** A file that the kernel may read by itself instead of asking; -1 if there is none. */
-    int Backing() const;
+    int Backing(const Caller &caller) const;
 
-    /** How long the file is for whoever has it open; nothing if others may change it at any time.
-     */
-    std::optional<uint64_t> Size() const { return m_State->Size(); }
+    /** How long the file is for whoever has it open. */
+    uint64_t Size(const Caller &caller) const { return m_State->Size(caller); }
 
     /** Whether it is being written here: then no one else changes it. */
-    bool IsWritten() const { return m_State->IsWritten(); }
+    bool IsWritten(const Caller &caller) const { return m_State->IsWritten(caller); }
 
     /** Whether what is written lands in this host's memory: the kernel's pages would be a copy. */
-    bool IsWrittenHere() const { return m_State->IsHere(); }
+    bool IsWrittenHere(const Caller &caller) const { return m_State->IsHere(caller); }
 
     /** Whether what the kernel cached at an earlier open still holds. */
-    bool MayKeepCache() const;
+    bool MayKeepCache(const Caller &caller) const;
 
 private:
     Volume &m_Volume;

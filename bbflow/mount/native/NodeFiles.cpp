@@ -375,10 +375,10 @@ std::unique_ptr<NodeFile> NodeFiles::Open(const Caller &caller, const FileId id,
         }
         return AskToWrite(caller, id, state, isTruncated);
     }
-    state->WaitForClosing();
+    state->WaitForClosing(caller);
     const std::optional<Attr> kept = volume.Kept().Find(id);
     const std::optional<int64_t> shared =
-        kept ? state->ShareReading(*kept) : std::optional<int64_t>();
+        kept ? state->ShareReading(caller, *kept) : std::optional<int64_t>();
     if (shared)
     {
         return std::make_unique<NodeFile>(volume, id, state, *shared, false);
@@ -420,14 +420,14 @@ std::unique_ptr<NodeFile> NodeFiles::AskToOpen(const Caller &caller, const FileI
                                               {"write", isForWriting},
                                               {"truncate", isTruncated},
                                               {"pid", static_cast<uint64_t>(caller.Pid)}}));
-    const int64_t handle = state->TakeOpened(reply, isForWriting, isTruncated);
-    const Attr attr = AttrIn(reply);
-    if (state->IsCold())
+    const int64_t handle = state->TakeOpened(caller, reply, isForWriting, isTruncated);
+    auto file = std::make_unique<NodeFile>(volume, id, state, handle, isForWriting);
+    if (state->IsCold(caller))
     {
         volume.Lingering().CloseAll(); // what comes needs room
     }
-    volume.Kept().Keep(attr, reply.UnsignedAt("seq"));
-    return std::make_unique<NodeFile>(volume, id, state, handle, isForWriting);
+    volume.Kept().Keep(AttrIn(reply), reply.UnsignedAt("seq"));
+    return file;
 }
 
 std::unique_ptr<NodeFile> NodeFiles::Create(const Caller &caller, const FileId parent,
@@ -447,12 +447,13 @@ std::unique_ptr<NodeFile> NodeFiles::Create(const Caller &caller, const FileId p
     const Attr attr = AttrIn(reply);
     const std::shared_ptr<OpenInode> state = volume.StateOf(attr.File.Id);
     const bool isEmptied = isTruncated && !reply.BoolAt("created");
-    const int64_t handle = state->TakeOpened(reply, true, isEmptied);
+    const int64_t handle = state->TakeOpened(caller, reply, true, isEmptied);
+    auto file = std::make_unique<NodeFile>(volume, attr.File.Id, state, handle, true);
     volume.Kept().Touch(parent, 0);
     volume.Kept().Keep(parent, name, attr, reply.UnsignedAt("seq"));
     made = Shown(caller, attr);
     made.IsNew = reply.BoolAt("created");
-    return std::make_unique<NodeFile>(volume, attr.File.Id, state, handle, true);
+    return file;
 }
 
 std::vector<DirectoryEntry> NodeFiles::List(const Caller &caller, const FileId id)

@@ -11,9 +11,6 @@ namespace bbflow
 namespace
 {
 
-using Reading = std::shared_lock<std::shared_mutex>;
-using Writing = std::lock_guard<std::shared_mutex>;
-
 /** The kernel tells of a last close(2) within this time, if it was one. */
 constexpr std::chrono::milliseconds ClosingTime{20};
 
@@ -43,17 +40,16 @@ void OpenInode::DropHandle(std::vector<int64_t> &handles, const int64_t handle)
     }
 }
 
-void OpenInode::WaitForClosing()
+void OpenInode::WaitForClosing(const Caller &caller)
 {
-    std::unique_lock<std::shared_mutex> lock(m_Mutex);
-    m_WritersChanged.wait_for(lock, ClosingTime,
-                              [this] { return m_Writers.empty() || !m_IsClosing; });
+    FileLock::Alone lock = m_Lock.HaveAlone(caller);
+    m_Lock.Wait(lock, caller, ClosingTime, [this] { return m_Writers.empty() || !m_IsClosing; });
     m_IsClosing = false; // who has it open still is no longer waited for
 }
 
-std::optional<int64_t> OpenInode::ShareReading(const Attr &latest)
+std::optional<int64_t> OpenInode::ShareReading(const Caller &caller, const Attr &latest)
 {
-    const Writing lock(m_Mutex);
+    const FileLock::Alone lock = m_Lock.HaveAlone(caller);
     const bool isSame = m_Committed == latest.Version &&
                         m_Map.Size == static_cast<uint64_t>(latest.File.Attributes.st_size);
     if (m_Readers.empty() || !m_Writers.empty() || m_IsDirty || m_Map.IsCold || !isSame ||
@@ -73,10 +69,25 @@ void OpenInode::CheckGeneration() const
     }
 }
 
-int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const bool isTruncated)
+/** Has the file alone to take in a handle, which is closed if that isn't waited for. */
+FileLock::Alone OpenInode::LockToTake(const Caller &caller, const int64_t handle)
 {
-    const Writing lock(m_Mutex);
+    try
+    {
+        return m_Lock.HaveAlone(caller);
+    }
+    catch (const Errno &)
+    {
+        m_Volume.CloseHandle(handle, false);
+        throw;
+    }
+}
+
+int64_t OpenInode::TakeOpened(const Caller &caller, const Value &reply, const bool isForWriting,
+                              const bool isTruncated)
+{
     const int64_t handle = reply.IntegerAt("handle");
+    const FileLock::Alone lock = LockToTake(caller, handle);
     if (m_Readers.empty() && m_Writers.empty())
     {
         m_Generation = m_Volume.Link().Generation();
@@ -113,9 +124,9 @@ int64_t OpenInode::TakeOpened(const Value &reply, const bool isForWriting, const
     return handle;
 }
 
-bool OpenInode::IsWritten()
+bool OpenInode::IsWritten(const Caller &caller)
 {
-    const Reading lock(m_Mutex);
+    const FileLock::Shared lock = m_Lock.Share(caller);
     return HasOwnMap();
 }
 
@@ -147,19 +158,20 @@ void OpenInode::TakeMap(const Value &reply, const bool isForWriting)
     m_Ready.clear();
 }
 
-bool OpenInode::TryCloseReading(const int64_t handle)
+bool OpenInode::TryCloseReading(const int64_t handle, const bool isOnlyIfCold)
 {
-    const std::unique_lock<std::shared_mutex> lock(m_Mutex, std::try_to_lock);
-    if (lock)
+    const FileLock::Alone lock(m_Lock, std::try_to_lock);
+    if (!lock || (isOnlyIfCold && !m_Map.IsCold))
     {
-        DropHandle(m_Readers, handle);
+        return false;
     }
-    return static_cast<bool>(lock);
+    DropHandle(m_Readers, handle);
+    return true;
 }
 
-bool OpenInode::IsCold()
+bool OpenInode::IsCold(const Caller &caller)
 {
-    const Reading lock(m_Mutex);
+    const FileLock::Shared lock = m_Lock.Share(caller);
     return m_Map.IsCold;
 }
 
@@ -180,15 +192,15 @@ Unwritten OpenInode::NotCommitted()
     return m_Shown;
 }
 
-uint64_t OpenInode::Size()
+uint64_t OpenInode::Size(const Caller &caller)
 {
-    const Reading lock(m_Mutex);
+    const FileLock::Shared lock = m_Lock.Share(caller);
     return m_Map.Size;
 }
 
-bool OpenInode::IsHere()
+bool OpenInode::IsHere(const Caller &caller)
 {
-    const Reading lock(m_Mutex);
+    const FileLock::Shared lock = m_Lock.Share(caller);
     try
     {
         return !m_Map.Ring.empty() && m_Volume.Nodes().At(m_Map.NodeOf(0))->IsLocal();
@@ -199,9 +211,9 @@ bool OpenInode::IsHere()
     }
 }
 
-int OpenInode::Backing()
+int OpenInode::Backing(const Caller &caller)
 {
-    const Reading lock(m_Mutex);
+    const FileLock::Shared lock = m_Lock.Share(caller);
     const bool isWhole = m_Map.Pieces.size() == 1 && m_Map.Pieces[0].Version != 0 &&
                          m_Map.Pieces[0].Bytes == m_Map.Size;
     if (!m_Writers.empty() || !isWhole || m_Map.IsCold)
@@ -223,9 +235,9 @@ int OpenInode::Backing()
     return isJust ? descriptor : -1;
 }
 
-bool OpenInode::MayKeepPages()
+bool OpenInode::MayKeepPages(const Caller &caller)
 {
-    const Writing lock(m_Mutex);
+    const FileLock::Alone lock = m_Lock.HaveAlone(caller);
     const Content bytes = m_Map.Bytes();
     const bool isSame = m_Pages ? *m_Pages == bytes : m_Volume.HasPages(m_Id, bytes);
     m_Pages = bytes;

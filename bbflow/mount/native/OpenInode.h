@@ -1,11 +1,11 @@
 #pragma once
 
+#include "FileLock.h"
 #include "FileMap.h"
 #include "Volume.h"
 
-#include <condition_variable>
+#include <atomic>
 #include <set>
-#include <shared_mutex>
 
 namespace bbflow
 {
@@ -33,7 +33,8 @@ enum class CommitFor
 };
 
 /** A file that is open here, once or several times: all who have it open see one state, with what
- *  was written and not committed yet. Methods throw Errno. */
+ *  was written and not committed yet. Methods throw Errno; EINTR if the caller doesn't wait any
+ *  longer for others, who may wait for a node or a master. */
 class OpenInode
 {
 public:
@@ -45,8 +46,9 @@ public:
     ~OpenInode();
 
     /** Takes in the master's reply to `open` or `create`.
-     *  @return the handle */
-    int64_t TakeOpened(const Value &reply, bool isForWriting, bool isTruncated);
+     *  @return the handle; it is closed if this throws */
+    int64_t TakeOpened(const Caller &caller, const Value &reply, bool isForWriting,
+                       bool isTruncated);
 
     /** Opens it for writing again, if it is: the handle is shared, the master isn't asked.
      *  Waits for a program that is just asking it: else this one's own question would wait there
@@ -61,21 +63,22 @@ public:
 
     /** Waits a moment if a writer has just closed it: the kernel may tell of a file's last close(2)
      *  after it asks for the next thing. */
-    void WaitForClosing();
+    void WaitForClosing(const Caller &caller);
 
     /** Opens it for reading again, if what is open is what the master has.
      *  @param latest what the master says of it
      *  @return the handle */
-    std::optional<int64_t> ShareReading(const Attr &latest);
+    std::optional<int64_t> ShareReading(const Caller &caller, const Attr &latest);
 
     /** One open file less, also where it throws. */
     void CloseWriting(const Caller &caller, int64_t handle);
 
-    /** @return false if it is just being read or written: then nothing has happened */
-    bool TryCloseReading(int64_t handle);
+    /** @param isOnlyIfCold as IsCold
+     *  @return false if it isn't, or is just being read or written: then nothing has happened */
+    bool TryCloseReading(int64_t handle, bool isOnlyIfCold);
 
     /** Whether its bytes may still be on their way from the shared storage. */
-    bool IsCold();
+    bool IsCold(const Caller &caller);
 
     size_t Read(const Caller &caller, char *target, size_t most, uint64_t offset);
 
@@ -88,7 +91,7 @@ public:
     /** Where an append goes: to the file's end, as programs of this mount see it.
      *  @param offset where the kernel thinks that it is: it doesn't know what another mount has
      *  written since it last asked */
-    uint64_t EndFor(uint64_t offset);
+    uint64_t EndFor(const Caller &caller, uint64_t offset);
 
     /** Changes the size; counts for others with the next commit.
      *  @return false if it isn't open for writing: then nothing has happened */
@@ -99,22 +102,22 @@ public:
 
     Unwritten NotCommitted();
 
-    uint64_t Size();
+    uint64_t Size(const Caller &caller);
 
     /** Takes in what others have made of it, unless it is written here or the master is away. */
     void LookAgain(const Caller &caller);
 
-    bool IsWritten();
+    bool IsWritten(const Caller &caller);
 
     /** Whether the file's beginning, or all of it, lies on this host or will. */
-    bool IsHere();
+    bool IsHere(const Caller &caller);
 
     /** A local file that holds just the file's bytes and doesn't change; -1 if there is none. */
-    int Backing();
+    int Backing(const Caller &caller);
 
     /** Whether what the kernel has of the file from before is what it has now. From here on the
      *  kernel has pages of it. */
-    bool MayKeepPages();
+    bool MayKeepPages(const Caller &caller);
 
 private:
     Volume &m_Volume;
@@ -122,7 +125,7 @@ private:
     const uint64_t m_Number;
 
     /** Readers share it, who writes has it alone. */
-    std::shared_mutex m_Mutex;
+    FileLock m_Lock;
     FileMap m_Map;
     /** What the master called the bytes of the map; nothing if it must be asked for them again.
      */
@@ -145,14 +148,11 @@ private:
     bool m_IsRefused = false;
     /** Whether a writer closed it, and nothing was written since. */
     bool m_IsClosing = false;
-    std::condition_variable_any m_WritersChanged;
     /** Whether the master is being asked to open it for writing; how often it has been, and what
-     *  came of it last. */
-    bool m_IsAsking = false;
-    uint64_t m_Asked = 0;
-    int m_Refusal = 0;
-    /** Somebody has written. */
-    std::condition_variable_any m_Grown;
+     *  came of it last. Who has asked must not wait for the lock to say so. */
+    std::atomic<bool> m_IsAsking{false};
+    std::atomic<uint64_t> m_Asked{0};
+    std::atomic<int> m_Refusal{0};
     /** What the kernel's pages were when it was last opened, if it has any. */
     std::optional<Content> m_Pages;
 
@@ -164,6 +164,7 @@ private:
     std::mutex m_ReadyMutex;
     std::set<std::pair<uint64_t, uint64_t>> m_Ready;
 
+    FileLock::Alone LockToTake(const Caller &caller, int64_t handle);
     void CheckGeneration() const;
     bool HasOwnMap() const;
     void TakeMap(const Value &reply, bool isForWriting);
@@ -186,7 +187,7 @@ private:
         Copy
     };
     WriteMode ModeOf(uint64_t index, uint64_t offset, uint64_t bytes) const;
-    std::unique_lock<std::shared_mutex> LockToChange(const Caller &caller);
+    FileLock::Alone LockToChange(const Caller &caller);
     void Prepare(const Caller &caller, uint64_t index, WriteMode mode, Piece &piece);
     bool TryCut(const Caller &caller, const Piece &piece, uint64_t bytes);
     void Undo(const Caller &caller, uint64_t index, const Piece &piece);

@@ -9,9 +9,6 @@ namespace bbflow
 namespace
 {
 
-using Reading = std::shared_lock<std::shared_mutex>;
-using Writing = std::lock_guard<std::shared_mutex>;
-
 /** A cold file is asked for in such parts. */
 constexpr uint64_t PartBytes = uint64_t{4} << 20;
 /** How many times the master is asked where pieces lie that aren't where it said. */
@@ -23,8 +20,9 @@ void OpenInode::Reopen(const Caller &caller)
 {
     const Value reply =
         m_Volume.Link().Ask(caller, {{"op", "open"}, {"ino", m_Id}, {"write", false}});
-    const Writing lock(m_Mutex);
-    m_Readers.push_back(reply.IntegerAt("handle"));
+    const int64_t handle = reply.IntegerAt("handle");
+    const FileLock::Alone lock = LockToTake(caller, handle);
+    m_Readers.push_back(handle);
     if (!HasOwnMap())
     {
         for (Piece &piece : m_Map.Pieces)
@@ -39,7 +37,7 @@ void OpenInode::LookAgain(const Caller &caller)
 {
     const std::optional<Attr> latest = m_Volume.Kept().Find(m_Id);
     {
-        const Reading lock(m_Mutex);
+        const FileLock::Shared lock = m_Lock.Share(caller);
         if (m_Readers.empty() || HasOwnMap() || (latest && m_Committed == latest->Version))
         {
             return;
@@ -83,7 +81,7 @@ size_t OpenInode::Read(const Caller &caller, char *target, const size_t most, co
 size_t OpenInode::ReadOnce(const Caller &caller, char *target, const size_t most,
                            const uint64_t offset)
 {
-    const Reading lock(m_Mutex);
+    const FileLock::Shared lock = m_Lock.Share(caller);
     CheckGeneration();
     if (!m_Committed)
     {

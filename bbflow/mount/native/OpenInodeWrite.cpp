@@ -8,15 +8,11 @@
 namespace bbflow
 {
 
-using Writing = std::unique_lock<std::shared_mutex>;
-
 namespace
 {
 
 /** The kernel sends one append in parts if it is large; they come within this time. */
 constexpr std::chrono::milliseconds PartsTime{20};
-/** How often whoever waits looks whether a signal has come. */
-constexpr std::chrono::milliseconds InterruptTime{100};
 
 /** @throws Errno if a file can't be so large */
 void CheckSize(const uint64_t bytes)
@@ -31,10 +27,10 @@ void CheckSize(const uint64_t bytes)
 
 std::optional<int64_t> OpenInode::ShareWriting(const Caller &caller)
 {
-    Writing lock(m_Mutex);
+    FileLock::Alone lock = m_Lock.HaveAlone(caller);
     for (const uint64_t asked = m_Asked; m_IsAsking;)
     {
-        m_WritersChanged.wait_for(lock, InterruptTime);
+        m_Lock.Wait(lock, caller, FileLock::InterruptTime, [this] { return !m_IsAsking; });
         if (m_Asked > asked + 1 && m_Refusal == EBUSY)
         {
             throw Errno(EBUSY); // who asked after this one came has waited for it, too
@@ -56,11 +52,10 @@ std::optional<int64_t> OpenInode::ShareWriting(const Caller &caller)
 
 void OpenInode::EndAsking(const int error)
 {
-    const Writing lock(m_Mutex);
-    m_IsAsking = false;
-    ++m_Asked;
     m_Refusal = error;
-    m_WritersChanged.notify_all();
+    ++m_Asked;
+    m_IsAsking = false;
+    m_Lock.Note();
 }
 
 OpenInode::WriteMode OpenInode::ModeOf(const uint64_t index, const uint64_t offset,
@@ -115,14 +110,14 @@ void OpenInode::Prepare(const Caller &caller, const uint64_t index, const WriteM
 }
 
 /** Holds the file for a change, once it is known which of its bytes others may have. */
-Writing OpenInode::LockToChange(const Caller &caller)
+FileLock::Alone OpenInode::LockToChange(const Caller &caller)
 {
-    Writing lock(m_Mutex);
+    FileLock::Alone lock = m_Lock.HaveAlone(caller);
     while (m_IsUnsure)
     {
         lock.unlock();
         Commit(caller, CommitFor::Change);
-        lock.lock();
+        lock = m_Lock.HaveAlone(caller);
     }
     return lock;
 }
@@ -131,7 +126,8 @@ std::optional<Lack> OpenInode::TryWritePart(const Caller &caller, const std::str
                                             const uint64_t from, uint64_t &done)
 {
     CheckSize(from + all.size());
-    const Writing lock = LockToChange(caller); // while the map isn't replaced, it is this piece
+    const FileLock::Alone lock =
+        LockToChange(caller); // while the map isn't replaced, it is this piece
     CheckGeneration();
     const uint64_t index = from / m_Map.PieceBytes, offset = from % m_Map.PieceBytes;
     const std::string_view bytes = all.substr(0, m_Map.PieceBytes - offset);
@@ -169,7 +165,6 @@ std::optional<Lack> OpenInode::TryWritePart(const Caller &caller, const std::str
     pieces[index] = std::move(piece);
     m_Map.Size = std::max(m_Map.Size, from + bytes.size());
     MarkDirty();
-    m_Grown.notify_all();
     done += bytes.size();
     return std::nullopt;
 }
@@ -227,18 +222,18 @@ void OpenInode::Undo(const Caller &caller, const uint64_t index, const Piece &pi
     }
 }
 
-uint64_t OpenInode::EndFor(const uint64_t offset)
+uint64_t OpenInode::EndFor(const Caller &caller, const uint64_t offset)
 {
-    Writing lock(m_Mutex);
+    FileLock::Alone lock = m_Lock.HaveAlone(caller);
     // Part of a large append may have overtaken the one before it; else the file was longer.
-    m_Grown.wait_for(lock, PartsTime, [&] { return m_Map.Size >= offset; });
+    m_Lock.Wait(lock, caller, PartsTime, [&] { return m_Map.Size >= offset; });
     return m_Map.Size;
 }
 
 bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
 {
     CheckSize(size);
-    Writing lock = LockToChange(caller);
+    FileLock::Alone lock = LockToChange(caller);
     const uint64_t index = size / m_Map.PieceBytes;
     const uint64_t rest = size % m_Map.PieceBytes;
     const size_t kept = index + (rest > 0 ? 1 : 0);
@@ -338,7 +333,7 @@ Value OpenInode::AskToCommit(const Caller &caller, const CommitFor what)
 
 void OpenInode::Commit(const Caller &caller, const CommitFor what)
 {
-    const Writing lock(m_Mutex);
+    const FileLock::Alone lock = m_Lock.HaveAlone(caller);
     m_IsClosing = m_IsClosing || what == CommitFor::Close;
     if (!m_IsDirty || m_Writers.empty())
     {
@@ -370,7 +365,7 @@ void OpenInode::Commit(const Caller &caller, const CommitFor what)
 void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)
 {
     {
-        const Writing lock(m_Mutex);
+        const FileLock::Alone lock = m_Lock.HaveAlone(caller);
         if (std::count(m_Writers.begin(), m_Writers.end(), handle) > 1)
         {
             DropHandle(m_Writers, handle); // what others have written isn't closed
@@ -391,13 +386,12 @@ void OpenInode::CloseWriting(const Caller &caller, const int64_t handle)
 
 void OpenInode::LeaveWriting(const int64_t handle)
 {
-    const Writing lock(m_Mutex);
+    const FileLock::Alone lock(m_Lock);
     DropHandle(m_Writers, handle);
     if (m_Writers.empty() && m_IsDirty)
     {
         LoseWritten();
     }
-    m_WritersChanged.notify_all();
 }
 
 /** What was written and not committed went with the last handle for writing: who still reads opens
