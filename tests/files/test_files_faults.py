@@ -190,7 +190,7 @@ def test_an_ionode_whose_directory_is_removed_ends_and_what_lay_there_does_not_c
     assert process.wait(60) == os.EX_NOHOST
     assert "master-io0 was removed while" in (servers.directory / "master-io0.log").read_text()
     servers.spawn(*command)
-    with pytest.raises(OSError, match="came back without what was written to 'f'|has 0 of 4 bytes"):
+    with pytest.raises(OSError, match=r"came back without what was written to 'f'|has 0 of 4 bytes"):
         file.close()
     until(lambda: client.status()[0].lost == ("closed",), "the list of what is lost")
 

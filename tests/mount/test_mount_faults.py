@@ -348,6 +348,20 @@ def test_a_mount_that_was_killed_loses_nothing_that_was_closed(servers, mounts):
     assert (where / "closed").read_bytes() == b"again"
 
 
+def test_a_piece_that_somebody_removes_while_it_is_written_does_not_count_and_is_written_again(servers, mounts):
+    servers.start(storage=False).close()
+    where = mounts.start("m", contact=servers.contact)
+    with (where / "f").open("wb", buffering=0) as file:
+        file.write(b"lost")
+        (piece,) = (servers.directory / "master-io0/pieces").iterdir()
+        piece.unlink()
+        assert errno_of(os.fsync, file.fileno()) == errno.EIO
+        assert "has gone from its node" in mounts.said("m")
+        file.truncate(0)
+        os.pwrite(file.fileno(), b"there", 0)
+    assert (where / "f").read_bytes() == b"there"
+
+
 @pytest.mark.parametrize("left", [None, 2], ids=["gone", "shorter"])
 @pytest.mark.parametrize(("mode", "at"), [("ab", 0), ("r+b", 3)], ids=["append", "overwrite"])
 def test_what_a_node_has_lost_of_a_file_is_not_made_up_with_zeros_by_the_next_write(servers, mounts, left, mode, at):

@@ -32,12 +32,13 @@ std::string RandomName()
 }
 
 /** Checks that a file has what counts of it: on a node that has lost its memory it has less, and to
- *  write on behind that would make zeros of it. @throws Errno EIO if not */
-void Require(const int descriptor, const uint64_t bytes)
+ *  write on behind that would make zeros of it; one without a name is nobody's any more.
+ *  @throws Errno EIO if not */
+void RequireBytes(const int descriptor, const uint64_t bytes)
 {
     struct stat found = {};
     Checked(fstat(descriptor, &found));
-    if (static_cast<uint64_t>(found.st_size) < bytes)
+    if (found.st_nlink == 0 || static_cast<uint64_t>(found.st_size) < bytes)
     {
         throw Errno(EIO);
     }
@@ -81,9 +82,11 @@ public:
 
     void Cut(const Caller &, const uint64_t bytes) override
     {
-        Require(m_Descriptor, bytes);
+        Require(bytes);
         Checked(ftruncate(m_Descriptor, static_cast<off_t>(bytes)));
     }
+
+    void Require(const uint64_t bytes) const override { RequireBytes(m_Descriptor, bytes); }
 
     int Descriptor() const override { return m_Descriptor; }
 
@@ -163,7 +166,7 @@ private:
 /** Copies the first bytes of a file into an empty one. @throws Errno if it fails */
 void CopyBytes(const int from, const int to, const uint64_t bytes)
 {
-    Require(from, bytes);
+    RequireBytes(from, bytes);
     off_t offset = 0;
     while (static_cast<uint64_t>(offset) < bytes)
     {

@@ -28,6 +28,10 @@ public:
     /** Ends it there. */
     virtual void Cut(const Caller &caller, uint64_t bytes) = 0;
 
+    /** Checks that so many bytes of it are still there, if it lies on this host.
+     *  @throws Errno EIO if not */
+    virtual void Require(uint64_t) const {}
+
     /** Its descriptor, if it lies on this host. */
     virtual int Descriptor() const { return -1; }
 };

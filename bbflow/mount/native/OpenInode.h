@@ -192,6 +192,7 @@ private:
     bool TryCut(const Caller &caller, const Piece &piece, uint64_t bytes);
     void Undo(const Caller &caller, uint64_t index, const Piece &piece);
     void MarkDirty();
+    void RequireWritten();
     Value::Array PiecesForCommit() const;
     Value AskToCommit(const Caller &caller, CommitFor what);
     void SettleNodes(const Caller &caller);

@@ -3,6 +3,7 @@
 #include "Errno.h"
 
 #include <algorithm>
+#include <iostream>
 #include <utility>
 
 namespace bbflow
@@ -268,6 +269,30 @@ bool OpenInode::TryTruncate(const Caller &caller, const uint64_t size)
     return true;
 }
 
+/** Refuses to commit what has gone from this host meanwhile: who reads would get EIO.
+ *  What its master learns of by itself is a node that has lost all. */
+void OpenInode::RequireWritten()
+{
+    for (const Piece &piece : m_Map.Pieces)
+    {
+        try
+        {
+            if (piece.File && (piece.Version == m_Map.Version || piece.Bytes != piece.Committed))
+            {
+                piece.File->Require(piece.Bytes);
+            }
+        }
+        catch (const Errno &)
+        {
+            m_IsRefused = true;
+            std::cerr << "bbflow-mount: a piece of file " << m_Id
+                      << " has gone from its node before it was closed: write it again"
+                      << std::endl;
+            throw;
+        }
+    }
+}
+
 Value::Array OpenInode::PiecesForCommit() const
 {
     Value::Array list;
@@ -341,6 +366,7 @@ void OpenInode::Commit(const Caller &caller, const CommitFor what)
     }
     CheckGeneration();
     SettleNodes(caller);
+    RequireWritten();
     const Value reply = AskToCommit(caller, what);
     m_Map.Version = reply.UnsignedAt("version");
     m_Map.MayAppend = reply.BoolAt("append");
