@@ -83,8 +83,13 @@ def is_dead(directory: Path) -> bool:
 
 
 def is_mounted(directory: Path) -> bool:
-    """Whether a directory is a mount of this program."""
-    place = os.fsencode(directory.absolute())
+    """Whether a directory is a mount of this program, by whatever links its name leads there."""
+    try:
+        held = os.open(directory, os.O_PATH)  # asks no mount, which may be dead or hang
+    except FileNotFoundError:
+        return False
+    place = os.fsencode(os.readlink(f"/proc/self/fd/{held}"))
+    os.close(held)
     for char in b"\\ \t\n":  # which the kernel writes as octal numbers there
         place = place.replace(bytes([char]), b"\\%03o" % char)
     with open("/proc/self/mounts", "rb") as mounts:  # names need not be text

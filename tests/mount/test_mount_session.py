@@ -72,13 +72,25 @@ def test_an_unmount_ends_the_program_and_leaves_the_directory(mounts, contact, t
     assert mounts.end(name) == 0
 
 
-def test_a_directory_is_mounted_once(mounts, contact, capsys):
+def test_a_directory_is_mounted_once(mounts, contact, tmp_path, capsys):
     where = mounts.start("m", contact=contact)
     assert main(["mount", str(contact), str(where)]) == os.EX_USAGE
     assert f"{where} is a mount of bbflow already" in capsys.readouterr().err
+    (tmp_path / "link").symlink_to(where.parent)
+    assert main(["mount", str(contact), str(tmp_path / "link" / "m")]) == os.EX_USAGE
+    assert "link/m is a mount of bbflow already" in capsys.readouterr().err
     mounts.kill("m")
     subprocess.run([sys.executable, "-m", "bbflow", "mount", contact, where], check=True, timeout=120)
     assert main(["mount", "--unmount", str(where)]) == 0
+    assert not is_mounted(where)
+
+
+def test_a_dead_mount_makes_way_while_the_kernel_still_knows_what_its_directory_is(mounts, contact):
+    where = mounts.start("m", contact=contact)
+    where.stat()
+    mounts.kill("m")
+    mounts.start("m", contact=contact)
+    assert mounts.end("m") == 0
     assert not is_mounted(where)
 
 

@@ -16,6 +16,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -147,8 +148,8 @@ void Detach(const std::optional<MountEntry> &entry, const std::string &directory
  *  while the kernel takes its io_urings down; it makes way for the new one. */
 void RemoveDeadMount(const std::string &directory)
 {
-    struct stat status = {};
-    if (stat(directory.c_str(), &status) == 0 ||
+    struct statvfs status = {}; // what stat(2) says may be what the kernel still knows
+    if (statvfs(directory.c_str(), &status) == 0 ||
         (errno != ENOTCONN && errno != ECONNABORTED && errno != ECANCELED))
     {
         return;
