@@ -81,17 +81,23 @@ class Replicas:
         changes = Changes()
         for ino in list(self.thin):
             inode = self._core.image.inodes.get(ino)
-            if inode is not None and inode.ring and not inode.lost and self._is_gone(inode):
+            if inode is None or not inode.ring or inode.lost or self._mend(inode):
+                self.thin.pop(ino, None)
+            elif self._is_gone(inode):
                 self._lose(inode)
                 changes.add(inos=(ino,))
-            elif inode is None or not inode.ring or inode.lost or self._mend(inode):
-                self.thin.pop(ino, None)
         return changes
 
     def _is_gone(self, inode: Inode) -> bool:
         """Whether a piece lies nowhere any more: the last node went while it was being copied."""
-        nodes = self._core.nodes.values()
-        return not all(any(key in node.placed for node in nodes) for key in inode.keys)
+        nodes = self._core.nodes
+        for index, (version, _) in enumerate(inode.pieces):
+            key = key_of(version, index)
+            is_there = not version or any(key in nodes[name].placed for name in inode.holders(index))
+            # Only then all: to look through a hundred nodes for each piece would take the master seconds.
+            if not is_there and not any(key in node.placed for node in nodes.values()):
+                return True
+        return False
 
     def widen(self) -> None:
         """Record which files were made while there were fewer nodes than copies of each, now that one has come."""
