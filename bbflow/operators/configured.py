@@ -132,7 +132,7 @@ def _parse(key: str, name: str, parts: Mapping[str, Any], windows: list[Any]) ->
     each = _parse_each(parts["each"]) if "each" in parts else None
     chosen = [item for item in operators if isinstance(item, Operator)]
     spans = parse_windows(as_list(parts.get("windows", windows), "windows"))
-    fields = parse_fields(_with_dates(parts.get("fields", {}), chosen, each), _closed(each, spans))
+    fields = _parse_fields(_with_dates(parts.get("fields", {}), chosen, each), _sides(each, spans))
     of = parse_expression(str(parts["of"])) if "of" in parts else of_variable(name)
     space = _parse_space(parts["space"]) if "space" in parts else None
     if gathering := {item.family.gathers for item in chosen} - {""}:
@@ -192,8 +192,8 @@ def _check_operators(diagnostic: Diagnostic) -> None:
         raise ConfigError(f"pyramid: the mean of four dates means nothing: put {', '.join(dated)} under another name")
 
 
-def _closed(each: Each | None, windows: Iterable[Window]) -> str:
-    """Return on which side spans hold their boundary, those of all the same.
+def _sides(each: Each | None, windows: Iterable[Window]) -> dict[str, str]:
+    """Return on which sides spans hold their boundary, and the last window of each.
 
     Raises
     ------
@@ -208,7 +208,19 @@ def _closed(each: Each | None, windows: Iterable[Window]) -> str:
             f"each: {sides['left']} is closed on the left, but {sides['right']} on the right, so a step on the "
             "boundary would be in spans that don't belong together: say the same 'closed' of both"
         )
-    return next(iter(sides)) if len(sides) == 1 else "left"
+    return sides
+
+
+def _parse_fields(content: Any, sides: Mapping[str, str]) -> dict[str, BesideSteps]:
+    """Read `fields`, whose dates and rows are those of the windows that steps are folded into."""
+    fields = parse_fields(content, next(iter(sides)) if len(sides) == 1 else "left")
+    dated = [name for name, item in fields.items() if item.window is not None and item.window.closed == "left"]
+    if dated and len(sides) > 1:
+        raise ConfigError(
+            f"fields: {dated[0]}: {sides['left']} is closed on the left, but {sides['right']} on the right, so a "
+            "step on the boundary would have two dates: say the same 'closed' of both"
+        )
+    return fields
 
 
 def _parse_space(item: Any) -> Space:

@@ -168,6 +168,14 @@ def test_days_that_end_otherwise_than_their_months_are_refused(day, month):
     parse_diagnostics({"tas": {"each": every, "operators": ["mean"], "windows": ["run", {"steps": 3}]}}, [])
 
 
+def test_a_step_on_a_boundary_has_one_date():
+    ended = {"month": {"closed": "right"}}
+    wanted = {"of": "where(m >= 6, tas, nan)", "fields": {"m": {"calendar": "month"}}, "operators": ["mean"]}
+    with pytest.raises(ConfigError, match=r"year is closed on the left, but month on the right.*two dates"):
+        parse_diagnostics({"tas": wanted}, [ended, "year"])
+    parse_diagnostics({"tas": wanted}, [ended, "run"])
+
+
 @pytest.mark.parametrize(
     ("item", "method", "told"),
     [
