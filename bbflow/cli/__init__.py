@@ -122,7 +122,8 @@ class Program:
             if isinstance(error, BrokenPipeError) and unread.is_unread():
                 unread.drop()
                 return unread.EXIT_CODE
-            tell(describe(error) if _has_directory() else _GONE, program=self.name)
+            is_gone = isinstance(error, FileNotFoundError) and not _has_directory()
+            tell(_GONE if is_gone else describe(error), program=self.name)
             return os.EX_IOERR
         except KeyboardInterrupt:
             return 130

@@ -54,8 +54,10 @@ def test_an_option_without_effect_is_refused(here, capsys, words):
     assert sorted(path.name for path in here.iterdir()) == ["c.yml", "data"]
 
 
-def test_an_output_that_is_a_file_is_refused_with_what_to_do(here, capsys):
+@pytest.mark.parametrize("has_directory", [True, False])
+def test_an_output_that_is_a_file_is_refused_with_what_to_do(here, capsys, monkeypatch, has_directory):
     (here / "o").touch()
+    monkeypatch.setattr("bbflow.cli._has_directory", lambda: has_directory)
     assert main(["demo", "--output", "o"]) == os.EX_IOERR
     assert "o: File exists: something else is there; move it, or give another name" in capsys.readouterr().err
 
