@@ -190,6 +190,8 @@ class Pipeline:
         view = self._intake.view
         if not self._folds:
             return view.is_known
+        if view.ended and not self._opened.is_open:  # else the first whole step would have opened it: there is none
+            return True
         return view.ended and all(stage.idle for stage in self._stages) and self._cursor >= view.frontier
 
     def _finish(self) -> Outcome:

@@ -12,6 +12,7 @@ from bbflow.drain.rescuing import Rescue
 from bbflow.errors import SpillError
 from bbflow.store.block_values import read_block
 from bbflow.transit.output.decoding import open_results
+from testsupport.waiting import PATIENCE_S
 from testsupport.writers import steps_of, watch, write, write_config
 
 STEPS = 12
@@ -122,6 +123,21 @@ def test_a_file_that_is_harmed_while_an_analysis_runs_ends_it_and_the_next_one_c
             analysis.wait(300)
     with spilled.analyse(configured(tmp_path)) as analysis:
         look(tmp_path, analysis.wait(300), [STEPS - 2])
+
+
+def test_an_analysis_of_a_stream_that_has_lost_all_its_steps_ends(tmp_path):
+    (tmp_path / "pfs").mkdir()
+    with start_nodes(1, "64KiB") as nodes:
+        full = write_config(tmp_path, Stream="other")
+        write(nodes.contact, WRITE.replace(f"range({STEPS})", "range(3)"), full)
+        write(
+            nodes.contact, WRITE, write_config(tmp_path, QueueFullPolicy="Spill", SpillDirectory=str(tmp_path / "pfs"))
+        )
+        for step in range(STEPS):
+            file_of(tmp_path, step).unlink()
+        with nodes.analyse(configured(tmp_path)) as analysis:
+            outcome = analysis.wait(PATIENCE_S)
+    assert (outcome.complete, outcome.steps) == (False, 0)
 
 
 def test_a_directory_of_spilled_files_that_is_not_there_may_come_back(spilled, tmp_path):

@@ -49,7 +49,7 @@ def test_a_first_step_without_any_field_is_refused(tmp_path):
 def test_a_stream_without_a_step_has_nothing_of_what_was_asked_for(tmp_path):
     ran = run_program(tmp_path, program(lambda _: [], steps=0), {"operators": {"x": ["mean"]}})
     assert not ran.outcome.complete
-    assert "ended without a step" in ran.told
+    assert "ended without a whole step" in ran.told
 
 
 def some(step):

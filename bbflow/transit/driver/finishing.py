@@ -19,7 +19,7 @@ from bbflow.view.stream import told_refusal
 NOT_CLOSED = "the simulation ended without closing the stream"
 NAMED = 20
 """So many stretches of discarded steps are named: all may be thousands."""
-NO_STEP = "the stream ended without a step, so nothing that was asked for is there"
+NO_STEP = "the stream ended without a whole step, so nothing that was asked for is there"
 
 
 @dataclass(frozen=True, slots=True)
