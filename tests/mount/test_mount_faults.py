@@ -156,16 +156,17 @@ def test_calls_wait_for_a_master_that_is_stopped_no_longer_than_for_one_that_was
     until(lambda: not errno_of(os.mkdir, where / "e"))
 
 
-def test_a_master_that_is_slow_is_waited_for(servers, mounts):
+def test_a_master_that_is_slow_is_waited_for_and_asked_again_when_its_connection_breaks_then(servers, mounts):
     servers.start(storage=False, master=("--lease", "600")).close()  # no ping meanwhile
     relay = Relay(servers.directory / "master" / "master.sock")
     with closing(relay), ThreadPoolExecutor() as beside:
         where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
         os.mkdir(where / "c")  # by a connection that the next call takes
-        with relay.slow():
-            came, asked = relay.came(), beside.submit(os.mkdir, where / "d")
-            until(lambda: relay.came() > came, "a look")
-        asked.result(120)
+        with relay.losing_replies_to(b"lookup", times=1):
+            with relay.slow():
+                came, asked = relay.came(), beside.submit(os.mkdir, where / "d")
+                until(lambda: relay.came() > came, "a look")
+            asked.result(120)  # its patience begins only when the connection breaks
         assert sorted(os.listdir(where)) == ["c", "d"]
         mounts.end("m")
 

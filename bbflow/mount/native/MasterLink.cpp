@@ -89,7 +89,7 @@ Value MasterLink::Ask(const Caller &caller, const Value::Map &request)
 
 Value MasterLink::AskAgainAndAgain(const Caller &caller, const Value &request)
 {
-    const Deadline patience = After(m_Patience);
+    std::optional<Deadline> end; // of patience, once the master has gone away
     while (true)
     {
         uint64_t epoch = 0;
@@ -104,7 +104,11 @@ Value MasterLink::AskAgainAndAgain(const Caller &caller, const Value &request)
         catch (const std::runtime_error &error)
         {
             m_Session.Lose(epoch);
-            if (IsOver(patience) || m_Ending.IsBegun())
+            if (!end)
+            {
+                end.emplace(After(m_Patience));
+            }
+            if (IsOver(*end) || m_Ending.IsBegun())
             {
                 std::cerr << error.what() << std::endl;
                 throw Unanswered(EIO);
