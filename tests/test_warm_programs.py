@@ -13,6 +13,7 @@ import pytest
 from testsupport import forks
 from testsupport.processes import finish, running
 from testsupport.waiting import until
+from testsupport.writers import LAUNCHED
 
 SHOWS = """
 import json, os, resource, signal, sys, threading
@@ -93,6 +94,28 @@ def test_others_find_a_fork_by_its_words_and_its_end_is_told():
     assert process.pid in [child.pid for child in psutil.Process().children()]
     process.kill()
     assert process.wait() == -signal.SIGKILL
+
+
+ONE_FAILS = """
+import os, sys, time
+if os.environ["PMI_RANK"] != "1":
+    time.sleep(100)
+print("1 of", os.environ["PMI_SIZE"], sys.argv)
+sys.exit(3)
+"""
+
+
+def test_ranks_end_when_one_of_them_fails():
+    for code, said, _ in both_ways([LAUNCHED, 3, ONE_FAILS, "a word"]):
+        assert (code, said) == (3, "1 of 3 ['-c', 'a word']\n")
+
+
+def test_ranks_end_with_what_has_launched_them():
+    with subprocess.Popen([sys.executable, LAUNCHED, "2", "import time; time.sleep(100)"]) as launched:
+        until(lambda: len(psutil.Process(launched.pid).children()) == 2)
+        ranks = psutil.Process(launched.pid).children()
+        launched.kill()
+    until(lambda: not any(rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE for rank in ranks))
 
 
 ANEW = {

@@ -17,6 +17,7 @@ from testsupport.asking import ask, ask_once
 from testsupport.processes import finish, finish_well, running
 from testsupport.waiting import PATIENCE_S, until
 
+LAUNCHED = Path(__file__).with_name("launched.py")
 LAUNCHERS = ("PMI", "MPI_LOCAL", "OMPI_", "MV2_", "SLURM_")
 
 # What every Python writer starts with: `here` is a folder that the test and its writers share.
@@ -69,9 +70,8 @@ def run_program(nodes, programs, mode, config, name="writer", **variables):
 
 def writing(contact, code, config, ranks=1, rank=0, writers=1):
     """Run a Python writer beside the test; it is killed if it is still there afterwards."""
-    command = [sys.executable, "-c", PREAMBLE + code, config, str(rank), str(writers)]
-    if ranks > 1:
-        command = [Path(sys.executable).with_name("mpiexec"), "-n", str(ranks), *command]
+    program = [LAUNCHED, str(ranks)] if ranks > 1 else ["-c"]
+    command = [sys.executable, *program, PREAMBLE + code, config, str(rank), str(writers)]
     return running(command, clean_environment(contact))
 
 
