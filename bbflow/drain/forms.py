@@ -18,7 +18,7 @@ from bbflow.stores.moved import is_moved, place_of
 from bbflow.stream.attributes import numbers_of
 from bbflow.stream.point_maps import PointMap
 from bbflow.stream.records import BlockForm
-from bbflow.zarr_store.shard_files import LARGE, PAGE, Shard, Single, chunks_there
+from bbflow.zarr_store.shard_files import LARGE, PAGE, Shard, Single, chunks_there, is_cut_off
 from bbflow.zarr_store.stored_names import stored_name
 
 MOST_STEPS = 4096
@@ -98,6 +98,18 @@ class Form:
         """Return which of several writers writes a file: always the same one, that of the file which it may repeat."""
         turn = 0 if self.dedup and self.steps == 1 else index
         return (crc32(self.name.encode()) + turn) % writers
+
+
+def is_short(path: Path, metadata: Mapping[str, Any]) -> bool:
+    """Whether a file of an array is there and lacks bytes of its steps, whoever wrote them."""
+    steps, *whole = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+    first, *others = metadata["codecs"]
+    if first["name"] == "sharding_indexed":
+        rows, *chunk = first["configuration"]["chunk_shape"]
+        pieces = prod(length // own for length, own in zip(whole, chunk, strict=True))
+        return is_cut_off(path, steps // rows * pieces)
+    least = 1 if others else steps * prod(whole) * np.dtype(metadata["data_type"]).itemsize
+    return path.exists() and path.stat().st_size < least
 
 
 def storage_of(block: BlockForm, raw: RawConfig, dims: Sequence[str] = ()) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """raw.zarr: the raw steps that are kept, one chunk for each step and variable, many chunks in a file."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import dropwhile, groupby
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from bbflow.configuring.settings import RawConfig
 from bbflow.drain.block_tables import TYPE, BlockTables, LandedBlock, needs_table, table_name
 from bbflow.drain.coordinates import is_same
-from bbflow.drain.forms import Form, form_of, storage_of
+from bbflow.drain.forms import Form, form_of, is_short, storage_of
 from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators.decoding import marks_of, meant_dtype, named_hole, written_fill
@@ -128,7 +128,10 @@ class RawStore:
         return number
 
     def look_for_lost(self) -> None:
-        """Note which axes and single values lack what this analysis has written."""
+        """Note which axes and single values lack what this analysis has written, and which variables have cut files.
+
+        An analysis before this one may have written these: which of its files must be there isn't known any more.
+        """
         moves = place_of(self.path) is not None
         for name, indices in self._written.items():
             chunks = self._store.chunks(name)
@@ -136,6 +139,19 @@ class RawStore:
             path = self._damaged.get(name) or next((path for path in gone if not (moves and is_moved(path))), None)
             if path is not None:
                 self.note_lost(name, path)
+        for name in self._store.names(self._axis):
+            variable = self._store.metadata(name)["attributes"].get(NAME, name)
+            path = None if variable in self.left_out else next(self._cut_files(name), None)
+            if path is not None:
+                self.note_lost(variable, path)
+
+    def _cut_files(self, name: str) -> Iterator[Path]:
+        metadata, chunks = self._store.metadata(name), self._store.chunks(name)
+        length, *others = metadata["shape"]
+        for index in range(-(-length // metadata["chunk_grid"]["configuration"]["chunk_shape"][0])):
+            path = chunks.path(index)
+            if is_short(path, metadata) if others else path.exists() and not chunks.is_whole(index):
+                yield path
 
     def note_lost(self, name: str, path: Path) -> None:
         """Note that a variable lacks what was in a file."""

@@ -211,13 +211,27 @@ def linked(path: Path, name: Path) -> bool:
 def chunks_there(path: Path, entries: int) -> int:
     """Return how many chunks the index of a shard names whose bytes are there; none of a file that isn't."""
     try:
-        with path.open("rb") as file:
-            index, size = file.read(entries * ENTRY_BYTES), os.fstat(file.fileno()).st_size
+        ends, size = _named_ends(path, entries)
     except FileNotFoundError:
         return 0
+    return int((ends <= size).sum())
+
+
+def is_cut_off(path: Path, entries: int) -> bool:
+    """Whether a shard lacks a part of its index, or bytes of a chunk that this names; not if it isn't there."""
+    try:
+        ends, size = _named_ends(path, entries)
+    except FileNotFoundError:
+        return False
+    return size < entries * ENTRY_BYTES or bool((ends > size).any())
+
+
+def _named_ends(path: Path, entries: int) -> tuple[Array, int]:
+    """Return where the chunks end that the index of a shard names, and how long the file is."""
+    with path.open("rb") as file:
+        index, size = file.read(entries * ENTRY_BYTES), os.fstat(file.fileno()).st_size
     known = np.frombuffer(index[: len(index) // ENTRY_BYTES * ENTRY_BYTES], "<u8").reshape(-1, 2)
-    known = known[known[:, 0] != NOTHING]
-    return int((known.sum(axis=1) <= size).sum())
+    return known[known[:, 0] != NOTHING].sum(axis=1), size
 
 
 def _entries(descriptor: int, count: int) -> Array:

@@ -26,6 +26,10 @@ def cut_off(path):
     os.truncate(path, path.stat().st_size // 2)
 
 
+def empty(path):
+    os.truncate(path, 0)
+
+
 def ended_after(act, path, tmp_path, *, results=WHOLE, raw="none", restarts):
     """Fold the first steps, act on what is published by then, fold the others, and return how that ended."""
     out = tmp_path / "out"
@@ -94,6 +98,13 @@ SINGLE, SEVERAL = {"shard": 96}, {"chunks": {"time": 4}}
 @pytest.mark.parametrize(("act", "raw"), [(cut_off, SINGLE), *((remove, raw) for raw in (SINGLE, *SHARDS.values()))])
 def test_a_file_of_raw_steps_that_is_damaged_during_an_analysis_is_told(tmp_path, act, raw):
     outcome = ended_after(act, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=False)
+    told = f"raw.zarr hasn't all: tas: {CHUNK} was removed or cut off during the run, so it lacks steps"
+    assert (outcome.complete, outcome.errors) == (False, (told,))
+
+
+@pytest.mark.parametrize("raw", [SINGLE, SINGLE | {"compression": "zstd"}, {"chunks": {"time": 2}, "shard": 192}])
+def test_a_file_of_raw_steps_that_is_cut_off_between_two_analyses_is_told(tmp_path, raw):
+    outcome = ended_after(empty, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=True)
     told = f"raw.zarr hasn't all: tas: {CHUNK} was removed or cut off during the run, so it lacks steps"
     assert (outcome.complete, outcome.errors) == (False, (told,))
 
