@@ -274,6 +274,18 @@ def test_days_of_rain_need_a_threshold():
         meaning("Rnnmm")
 
 
+@pytest.mark.parametrize(("hemisphere", "own"), [("north", "year"), ("south", {"year": "jul"})])
+def test_a_growing_season_is_of_the_years_of_its_hemisphere(hemisphere, own):
+    for window in ("month", "run", "year", {"year": "jul"}, {"year": "oct"}, {"years": 2}, {"running": {"years": 2}}):
+        if window == own:
+            closed = {"year": {"start": own["year"] if isinstance(own, dict) else "jan", "closed": "right"}}
+            for item in (own, closed):
+                assert meaning({"GSL": {"hemisphere": hemisphere, "window": item}}).window == item
+        else:
+            with pytest.raises(ConfigError, match="a growing season is of years from"):
+                meaning({"GSL": {"hemisphere": hemisphere, "window": window}})
+
+
 def test_total_rain_is_that_of_wet_days():
     days = daily(rain_rates()).mean(axis=1) * 86400
     wet = np.where(days >= 1, days, 0.0)

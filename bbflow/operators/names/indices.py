@@ -436,6 +436,13 @@ def _chosen(index: ClimateIndex, given: Mapping[str, Any], window: str) -> tuple
         index = replace(index, threshold=float(number(given["threshold"])))
     if "at_least" in given:
         index = replace(index, at_least=positive(given["at_least"]))
+    if "month" not in index.made:
+        return index, window
+    begin = "jan"
     if one_of("north", SOUTH)(given.get("hemisphere", "north")) == SOUTH:
-        return replace(index, made=SEASON % ">="), {"year": "jul"} if window == "year" else window
-    return index, window
+        begin, index = "jul", replace(index, made=SEASON % ">=")
+    over = {"year": begin}
+    own = parse_window(given.get("window", over))
+    if replace(own, name="", closed="left") != replace(parse_window(over), name=""):
+        raise ConfigError(f"window: {own.name}: a growing season is of years from {begin}: leave the window out")
+    return index, over
