@@ -30,6 +30,8 @@ REALIZATION, START = "realization", "start"
 CUT = "bbflow_cut_spans"
 SCORES = "scores"
 """The group of scores."""
+LAST_SCORE = "mse"
+"""The score that is written after all others of a moment, and has a value wherever these have one."""
 SMALL_BYTES = 1 << 16
 """Values of a lead time for all starts that are written as one chunk."""
 
@@ -143,12 +145,21 @@ class EnsembleStore:
     def _lost_cells(self, name: str) -> Iterator[Path]:
         chunks, shown = self._store.chunks(name), self._store.lengths[name]
         axis = self._store.metadata(name)["dimension_names"][0]
-        counts = self._store.read(f"members_{axis.removeprefix('lead_time_')}")[:shown]
-        for row, column in np.argwhere(counts > 0).tolist():
+        there = self._store.read(f"members_{axis.removeprefix('lead_time_')}")[:shown] > 0
+        written = self._are_scored(name, there.shape) if "/" in name else there
+        for row, column in np.argwhere(there).tolist():
             own = replace(chunks, column=column)
-            # Of scores it isn't known which cells have had a reference.
-            if not own.is_whole(row) and ("/" not in name or own.path(row).exists()):
+            if not own.is_whole(row) and (written[row, column] or own.path(row).exists()):
                 yield own.path(row)
+
+    def _are_scored(self, name: str, shape: tuple[int, ...]) -> Array:
+        """Return which cells have had a reference: those with the score that is written last beside an array."""
+        known = (own.removesuffix(LAST_SCORE) for own in self._store.lengths if own.endswith(f"_{LAST_SCORE}"))
+        found = np.zeros(shape, bool)
+        if own := max(filter(name.startswith, known), key=len, default=""):
+            values = self._store.read(f"{own}{LAST_SCORE}")[: len(found)]
+            found[: len(values)] = np.isfinite(values)
+        return found
 
     def has_coordinates(self) -> bool:
         """Whether the grid's coordinates are written."""

@@ -14,7 +14,7 @@ from bbflow.ensemble.folding import FieldState, WindowStates
 from bbflow.ensemble.moment_files import Ledger, Moment
 from bbflow.ensemble.point_scores import PointScores, scored_points
 from bbflow.ensemble.reference import ScoreReference
-from bbflow.ensemble.store import SCORES, EnsembleStore
+from bbflow.ensemble.store import LAST_SCORE, SCORES, EnsembleStore
 from bbflow.errors import ConfigError
 from bbflow.operators.space.grid import LAT, Grid
 from bbflow.operators.space.regridding import place_space
@@ -110,7 +110,7 @@ class Verifying:
             scores = dict(_averaged(config, item, points, normals, region))
             if config.maps and region.group == SCORES:
                 scores |= _maps(item, points)
-            for name, score in scores.items():
+            for name, score in sorted(scores.items(), key=lambda own: own[0] == LAST_SCORE):
                 path = f"{region.group}/{item.field.name}_{states.window.name}_{name}"
                 self._store.write_beside(states, ledger, path, score.dims, score.values, score.attributes)
 

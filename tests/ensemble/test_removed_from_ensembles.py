@@ -127,6 +127,35 @@ def test_how_many_members_a_cell_has_is_told_where_that_is_cut_off(tmp_path, mon
     assert (complete, said) == (False, [f"{name}: {LOST}"])
 
 
+@pytest.mark.parametrize("act", [remove, cut_off])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_map_of_a_score_of_a_lead_time_and_a_start_that_is_damaged_is_told(tmp_path, monkeypatch, act, restarts):
+    monkeypatch.setattr(field, "__defaults__", ((90, 100),))
+    reference = xr.Dataset(  # of the first two steps
+        {"tas": (("time", "y", "x"), np.stack([field(9, step) for step in range(2)]), {"units": "K"})},
+        {"time": np.datetime64("2001-01-01", "ns") + np.arange(2) * np.timedelta64(6, "h")},
+    )
+    reference.to_netcdf(tmp_path / "reference.nc", engine="scipy")
+    scores = {"reference": str(tmp_path / "reference.nc"), "maps": True}
+    analysis = analysis_in(
+        tmp_path, 2, {"tas": {"operators": ["mean"], "scores": scores}}, starts=["2001-01-01", "2001-01-02"]
+    )
+    streams, said = MemberStreams(analysis), []
+    gathering = EnsembleFold(analysis, None, said.append)
+    for step in range(STEPS):
+        for name in analysis.ensemble.runs:
+            streams.write(name, {"tas": field(name.rpartition(".")[2], step)})
+        gathering.turn()
+    for name in analysis.ensemble.runs:
+        streams.end(name)
+    there = sorted((analysis.output / "ensemble.zarr/scores/tas_step_mse_map").glob("c.*"))
+    act(there[1])
+    if restarts:
+        gathering = EnsembleFold(analysis, None, said.append)
+    assert not finished(gathering)
+    assert [line for line in said if LOST in line] == [f"scores/tas_step_mse_map/{there[1].name}: {LOST}"]
+
+
 @pytest.mark.parametrize("has", [slice(0, 2), slice(2, 4), slice(1, 3)])
 @pytest.mark.parametrize("name", ["", "tas_step_mse_map/c.{}.0.0", "tas_step_mse/c.0"])
 def test_scores_are_as_long_as_the_times_and_those_that_are_removed_are_told(tmp_path, has, name):
