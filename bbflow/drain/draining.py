@@ -130,6 +130,8 @@ class Draining:
         self.cursor = min(cursors.values(), default=-1)
         """Every step up to this one is drained, or not kept."""
         self._begun: deque[DrainBatch] = deque()
+        self._before: Mapping[str, range] = {}
+        """Variable to the places of steps of which an analysis before this one has written all its values."""
         self._last_files: dict[str, int] = {}
         """Array to the index of the last file that is written by what was begun."""
         self._written: dict[str, tuple[Form, Counter[int]]] = {}
@@ -148,6 +150,9 @@ class Draining:
         axis = None if time is None else (self._config.time.variable, time)
         self._store = RawStore(path, self._config.raw, attributes, axis)
         self._there = set(self._store.committed_steps())
+        if self.cursor < 0:  # what is there is an earlier job's
+            self._store.whole_since.clear()
+        self._before = {name: range(first, self.count) for name, first in self._store.whole_since.items()}
         when = self._config.raw.when
         if when is not None or self._config.raw.asked_by is not None:
             fields = WholeFields(self._contact, self._config.stream, attributes)
@@ -274,7 +279,8 @@ class Draining:
         }
         numbers, times = tuple(step.number for step in new), tuple(step.time for step in new)
         parts = tuple({node: bare(part) for node, part in step.parts.items()} for step in new)
-        back_s, begun = self._config.nodes.back_s, dict(self._last_files)
+        known = {form.name: own[-1] // form.steps for form in forms if (own := self._before.get(form.name))}
+        back_s, begun = self._config.nodes.back_s, known | self._last_files
         work = DrainWork(
             path, start, numbers, parts, forms, self._contact, self._config.stream, back_s=back_s, begun=begun
         )
@@ -370,8 +376,10 @@ class Draining:
             self._store.note_hit(hit)
         for form in batch.works[0].forms if batch.works else ():
             if form.name in batch.whole:
+                before = () if form.name in self._written else self._before.get(form.name, ())
                 _, steps = self._written.setdefault(form.name, (form, Counter()))
-                steps.update((batch.start + at) // form.steps for at in range(len(batch.numbers)))
+                places = (*before, *range(batch.start, batch.start + len(batch.numbers)))
+                steps.update(place // form.steps for place in places)
         if batch.numbers:
             self._store.commit(batch.start, batch.numbers, batch.times, batch.values, batch.whole, batch.mixed)
             self._there.update(batch.numbers)

@@ -1,5 +1,6 @@
 """raw.zarr: the raw steps that are kept, one chunk for each step and variable, many chunks in a file."""
 
+import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from bbflow.configuring.settings import RawConfig
 from bbflow.drain.block_tables import TYPE, BlockTables, LandedBlock, needs_table, table_name
 from bbflow.drain.coordinates import is_same
 from bbflow.drain.forms import Form, form_of, is_short, storage_of
-from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME
+from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME, WHOLE_SINCE
 from bbflow.errors import BbflowError, ConfigError
 from bbflow.operators.decoding import marks_of, meant_dtype, named_hole, written_fill
 from bbflow.operators.windows.calendars import dated, shows_gaps
@@ -91,6 +92,8 @@ class RawStore:
         """What was there at the last commit."""
         self._hit: dict[str, int] = {}
         self._left_out: list[str] = list(self._store.attribute(LEFT_OUT, ()))
+        self.whole_since: dict[str, int] = json.loads(self._store.attribute(WHOLE_SINCE, "{}"))
+        """Variable to the first step, by its place, since which each has had all its values."""
         self._written: dict[str, set[int]] = {}
         """Array of axes and single values to which of its files this analysis has written."""
         self._damaged: dict[str, Path] = {}
@@ -130,7 +133,7 @@ class RawStore:
     def look_for_lost(self) -> None:
         """Note which axes and single values lack what this analysis has written, and which variables have cut files.
 
-        An analysis before this one may have written these: which of its files must be there isn't known any more.
+        The latter also where an analysis before this one has written them, and values lack in some steps.
         """
         moves = place_of(self.path) is not None
         for name, indices in self._written.items():
@@ -413,5 +416,7 @@ class RawStore:
         # Also those that have no value in these steps: all arrays along an axis are as long as it.
         for name in self._store.names(self._axis):
             self._store.resize(name, end)
+        self.whole_since = {name: self.whole_since.get(name, start) for name in sorted(whole)}
         left_out = {LEFT_OUT: self._left_out} if self._left_out else {}
-        self._store.commit(bbflow_steps=end, **left_out, **self._hit)
+        told = {WHOLE_SINCE: json.dumps(self.whole_since)}
+        self._store.commit(bbflow_steps=end, **told, **left_out, **self._hit)

@@ -12,6 +12,8 @@ LAST_HIT = f"{OWN}last_hit"
 """The store's attribute with the last step for which the condition of `raw: when` held."""
 LEFT_OUT = f"{OWN}left_out"
 """Attribute of a store: what a rescue had to leave out, and why."""
+WHOLE_SINCE = f"{OWN}whole_since"
+"""Attribute of a store: for variables the first step, by its place, since which each has had all values; in JSON."""
 NAME = f"{OWN}name"
 """Attribute of an array: the variable's name in the stream, where no array can be called so."""
 

@@ -102,9 +102,15 @@ def test_a_file_of_raw_steps_that_is_damaged_during_an_analysis_is_told(tmp_path
     assert (outcome.complete, outcome.errors) == (False, (told,))
 
 
-@pytest.mark.parametrize("raw", [SINGLE, SINGLE | {"compression": "zstd"}, {"chunks": {"time": 2}, "shard": 192}])
-def test_a_file_of_raw_steps_that_is_cut_off_between_two_analyses_is_told(tmp_path, raw):
-    outcome = ended_after(empty, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=True)
+BETWEEN = [
+    *((empty, raw) for raw in (SINGLE, SINGLE | {"compression": "zstd"}, {"chunks": {"time": 2}, "shard": 192})),
+    *((remove, raw) for raw in (SINGLE, *SHARDS.values())),
+]
+
+
+@pytest.mark.parametrize(("act", "raw"), BETWEEN)
+def test_a_file_of_raw_steps_that_is_damaged_between_two_analyses_is_told(tmp_path, act, raw):
+    outcome = ended_after(act, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=True)
     told = f"raw.zarr hasn't all: tas: {CHUNK} was removed or cut off during the run, so it lacks steps"
     assert (outcome.complete, outcome.errors) == (False, (told,))
 
@@ -135,6 +141,7 @@ def test_nothing_is_written_behind_the_end_of_a_shard_that_is_cut_off(tmp_path, 
         ended_after(cut_off, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=False)
 
 
-def test_a_file_of_chunks_of_several_steps_that_is_removed_is_not_made_again(tmp_path):
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_file_of_chunks_of_several_steps_that_is_removed_is_not_made_again(tmp_path, restarts):
     with pytest.raises(BbflowError, match=f"{CHUNK} was removed, so steps in it are lost"):
-        ended_after(remove, f"raw.zarr/{CHUNK}", tmp_path, raw=SEVERAL, restarts=False)
+        ended_after(remove, f"raw.zarr/{CHUNK}", tmp_path, raw=SEVERAL, restarts=restarts)
