@@ -1,9 +1,8 @@
 """Clients as a master sees them: what they have open, what room they have, what they may keep. No I/O."""
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -19,8 +18,12 @@ from bbflow.files.master.records import (
     SessionRecord,
 )
 
-if TYPE_CHECKING:
-    from bbflow.files.master.core import AnyCall
+
+class Awaiting(Protocol):
+    """A request that is under way."""
+
+    peer: int
+    """The connection on which its client waits."""
 
 
 @dataclass(slots=True)
@@ -29,7 +32,7 @@ class ReplySlot:
 
     number: int
     """The request's."""
-    call: "AnyCall | None" = None
+    call: Awaiting | None = None
     """It, while it is under way."""
     reply: bytes = b""
     """What it was answered, if it went well, as it goes out."""
@@ -195,18 +198,6 @@ class Changes(Struct):
         """Return these and others."""
         names = [*self.names, *others.names]
         return Changes(self.inos | others.inos, names, self.directories | others.directories)
-
-
-@dataclass(slots=True)
-class Telling:
-    """A change that sessions are told of, and who waits until they have heard."""
-
-    waiting: set[str]
-    """Sessions that have not answered."""
-    then: Callable[[], None]
-    """Sends the reply."""
-    deadline_s: float = math.inf
-    """When who hasn't answered is cut off."""
 
 
 def _discard(table: dict[int, set[str]], ino: int, name: str) -> None:

@@ -1,10 +1,24 @@
 """Sessions are told what to forget before a change is answered, and who waits until they have heard."""
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from bbflow.files.master.core import Core
-from bbflow.files.master.sessions import Changes, Session, Telling
+from bbflow.files.master.sessions import Changes, Session
 from bbflow.files.replies import ForgetNotice
+
+
+@dataclass(slots=True)
+class Telling:
+    """A change that sessions are told of, and who waits until they have heard."""
+
+    waiting: set[str]
+    """Sessions that have not answered."""
+    then: Callable[[], None]
+    """Sends the reply."""
+    deadline_s: float = math.inf
+    """When who hasn't answered is cut off."""
 
 
 class Tellings:
