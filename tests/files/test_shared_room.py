@@ -6,6 +6,7 @@ import sys
 import threading
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from bbflow.cli import main
@@ -68,8 +69,12 @@ def in_memory(client):
     return [entry.path[1:] for entry in client.entries("/") if entry.kind == "f" and entry.state != "cold"]
 
 
+def ionode(client):
+    return next(status for status in client.status() if status.subtree == "/").nodes[0]
+
+
 def capacity(client):
-    return next(status for status in client.status() if status.subtree == "/").nodes[0].capacity
+    return ionode(client).capacity
 
 
 def test_files_leave_a_stream_its_room_and_get_it_back(node, short_path):
@@ -95,3 +100,17 @@ def test_files_leave_a_stream_its_room_and_get_it_back(node, short_path):
         assert len(in_memory(client)) > CAPACITY // 2 // FILE
         assert client.flush(wait_s=100).left == 0
     assert CAPACITY // 2 < max(seen) <= CAPACITY
+
+
+def test_an_ionode_that_is_started_again_finds_the_room_whose_file_somebody_has_removed(node, short_path):
+    (room,) = short_path.rglob("room")
+    with FilesClient(node) as client:
+        before = until(lambda: capacity(client), "the IOnode")
+        room.unlink()
+        for process in psutil.process_iter(["cmdline"]):
+            if {"ionode", str(room)} <= set(process.info["cmdline"] or ()):
+                process.kill()
+        until(room.exists, "the file")
+        client.status()  # once this is answered, the master knows that it went
+        until(lambda: ionode(client).up, "the IOnode again")
+        assert capacity(client) == before
