@@ -162,7 +162,7 @@ class ScoreReference:
                 f"{self.period}; if its times are unevenly spaced, make one time for each span of it first"
             )
         try:
-            values: xr.DataArray = self._values.isel({self._time: own}).mean(self._time)
+            values: xr.DataArray = self._values.isel({self._time: own}).mean(self._time, dtype="f8")
             return self._fit(np.asarray(values.values, "f8"))
         except (OSError, RuntimeError, ValueError) as error:  # as readers of Zarr and NetCDF say that bytes are wrong
             raise ConfigError(f"scores: {self._name} can't be read: {one_line(str(error))}") from None

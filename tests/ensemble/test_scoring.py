@@ -411,8 +411,9 @@ def test_a_time_of_the_reference_that_cannot_be_read_is_missing_and_said(tmp_pat
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
-def test_a_reference_s_times_in_a_span_are_averaged_for_means_alone(tmp_path):
-    values = np.stack([field(6, step) for step in range(7)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_reference_s_times_in_a_span_are_averaged_for_means_alone(tmp_path, dtype):
+    values = np.stack([field(6, step) for step in range(7)]).astype(dtype)
     path = Path(stored(tmp_path / "truth.zarr", values, hours=range(0, 42, 6)))
     grid = CommonGrid(member="1", units="days since 2001-01-01", calendar="standard", fields={}, coordinates={})
     target = Grid(("lat", "lon"), (3, 4), {"lat": LATITUDES, "lon": LONGITUDES}, {})
@@ -420,7 +421,7 @@ def test_a_reference_s_times_in_a_span_are_averaged_for_means_alone(tmp_path):
         ScoreReference(path, "tas", grid, target, units="K", remap="", averages=averages) for averages in (True, False)
     )
     begin, end, last = (grid.instant(number, grid.clock) for number in (0.0, 1.0, 2.0))
-    np.testing.assert_allclose(of_means.at(begin, end), values[:4].mean(0).reshape(-1))
+    np.testing.assert_allclose(of_means.at(begin, end), values[:4].mean(0, dtype="f8").reshape(-1), rtol=1e-12)
     np.testing.assert_array_equal(of_others.at(begin, begin), values[0].reshape(-1))
     with pytest.raises(ConfigError, match="has 4 times in a span that the members' field isn't the mean of"):
         of_others.at(begin, end)
