@@ -62,7 +62,9 @@ class CMakeBuild(build_ext):
         if self.editable_mode:
             # Snakemake looks for plugins in the directories of sys.path, where an editable install has none.
             wheel = Path(self.get_finalized_command("install_lib").install_dir)
-            (wheel / "bbflow_snakemake.pth").write_text(f"{ROOT / 'snakemake-plugin'}\n")
+            # A line of code, since Python reads others in the locale's encoding: with LC_ALL=C it wouldn't start.
+            added = f"[path for path in [{str(ROOT / 'snakemake-plugin')!a}] if path not in sys.path]"
+            (wheel / "bbflow_snakemake.pth").write_text(f"import sys; sys.path += {added}\n")
         if not self.inplace:
             self._copy_sources(Path(self.build_lib, "bbflow_adios2", "source"))
 

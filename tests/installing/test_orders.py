@@ -20,13 +20,13 @@ WAYS = (["."], ["-e", "."])
 
 @pytest.fixture
 def checkout(tmp_path):
-    """The tracked files, as they are now."""
+    """The tracked files, as they are now, at a path that isn't ASCII."""
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in names.splitlines():
         if (ROOT / name).is_file():
-            (tmp_path / "checkout" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tmp_path / "checkout" / name)
-    return tmp_path / "checkout"
+            (tmp_path / "Klön" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tmp_path / "Klön" / name)
+    return tmp_path / "Klön"
 
 
 def environment(path):
@@ -65,7 +65,10 @@ def test_snakemake_finds_the_plugins_of_an_editable_install(checkout, tmp_path):
     python = environment(tmp_path / "one")
     install(python, checkout, WAYS[1])
     code = "import pkgutil; print(*(each.name for each in pkgutil.iter_modules()))"  # as Snakemake looks for them
-    found = subprocess.run([python, "-c", code], text=True, capture_output=True, check=True, cwd="/").stdout.split()
+    done = subprocess.run(
+        [python, "-c", code], text=True, capture_output=True, check=True, cwd="/", env={"LC_ALL": "C"}
+    )
+    found = done.stdout.split()
     assert {"snakemake_scheduler_plugin_bbflow", "snakemake_storage_plugin_bbflow"} <= set(found)
 
 
