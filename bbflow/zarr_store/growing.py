@@ -57,7 +57,8 @@ class GrowingZarr:
         self._texts = {name: _text_of(node) for name, node in self._nodes.items()}
         self._chunks: dict[str, Chunks] = {}
         self._changed: dict[str, None] = {}
-        self._lengths: dict[str, int] = {}
+        self._longer: set[str] = set()
+        """Arrays of which only the length has changed since the last commit, unless they are in `_changed`."""
         self._shown = {name: node["shape"][0] for name, node in self._nodes.items() if node.get("shape")}
         """Array to how long readers see it."""
         self._laid_out: set[str] = set()
@@ -178,7 +179,8 @@ class GrowingZarr:
         if name in self._laid_out and end < 10**LENGTH_DIGITS:
             text = self._texts[name]
             text = f"{text[:LENGTH_AT]}{end:{LENGTH_DIGITS}}{text[LENGTH_AT + LENGTH_DIGITS :]}"
-            self._nodes[name], self._texts[name], self._lengths[name] = longer, text, end
+            self._nodes[name], self._texts[name] = longer, text
+            self._longer.add(name)
         else:
             self._keep(name, longer)
 
@@ -268,15 +270,15 @@ class GrowingZarr:
         self._root.mkdir(parents=True, exist_ok=True)
         # For readers that don't use the consolidated metadata. What has only become longer is changed in place: a file
         # system makes a file more slowly than it overwrites one, and ext4 begins to write out what replaces another.
-        for name, length in self._lengths.items():
-            if name not in self._changed:
-                _lengthen(self._root / name, length)
+        for name in self._longer.difference(self._changed):
+            if not _lengthen(self._root / name, self._texts[name]):
+                _replace(self._root / name, self._texts[name])
         for name in self._changed:
             _replace(self._root / name, self._texts[name])
-        changed = ((name, self._nodes[name].get("shape")) for name in (*self._changed, *self._lengths))
+        changed = ((name, self._nodes[name].get("shape")) for name in (*self._changed, *self._longer))
         longer = {name: shape[0] for name, shape in changed if shape}
         self._laid_out |= self._changed.keys()
-        self._changed, self._lengths = {}, {}
+        self._changed, self._longer = {}, set()
         # Last, and in one rename: all that it names is there by now, and readers see the whole commit or none of it.
         members = ", ".join(f"{_json(name)}: {self._texts[name]}" for name in sorted(self._texts))
         inside = f'{{"kind": "inline", "must_understand": false, "metadata": {{{members}}}}}'
@@ -348,15 +350,27 @@ def _text_of(node: Node) -> str:
     return '{"shape": ['.ljust(LENGTH_AT) + f"{shape}], {rest[1:]}"
 
 
-def _lengthen(directory: Path, length: int) -> None:
-    """Overwrite the length in the metadata of an array, as `_text_of` has laid them out."""
+def _lengthen(directory: Path, text: str) -> bool:
+    """Overwrite the length in the metadata of an array, as `_text_of` has laid them out; not if the rest isn't there.
+
+    Returns
+    -------
+    bool
+        Whether that was done: somebody may have removed the file, or cut it off.
+    """
     path = os.path.join(directory, METADATA)
     with naming(path):
-        descriptor = os.open(path, os.O_WRONLY)
         try:
-            os.pwrite(descriptor, f"{length:{LENGTH_DIGITS}}".encode(), LENGTH_AT)
+            descriptor = os.open(path, os.O_WRONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            is_whole = os.fstat(descriptor).st_size == len(text)
+            if is_whole:
+                os.pwrite(descriptor, text[LENGTH_AT : LENGTH_AT + LENGTH_DIGITS].encode(), LENGTH_AT)
         finally:
             os.close(descriptor)
+    return is_whole
 
 
 def _replace(directory: Path, content: str) -> None:

@@ -1,5 +1,7 @@
 import json
+import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -168,6 +170,19 @@ def test_an_array_grows_in_place_whoever_reads_its_own_metadata(tmp_path):
     store.resize("v", 10**growing.LENGTH_DIGITS)
     store.commit()
     assert zarr.open_array(path / "v", mode="r").shape == (10**growing.LENGTH_DIGITS, 2)
+
+
+@pytest.mark.parametrize("act", [lambda file: os.truncate(file, 0), lambda file: os.truncate(file, 60), Path.unlink])
+def test_metadata_that_somebody_has_cut_off_are_whole_with_the_next_commit(tmp_path, act):
+    path = tmp_path / "a.zarr"
+    store = GrowingZarr(path)
+    store.create("v", ["time", "x"], [0, 2], "f4", {"units": "K"})
+    for row in range(3):
+        store.write("v", row, np.full((1, 2), row, "f4"))
+        if row:
+            act(path / "v/zarr.json")
+        store.commit()
+        assert json.loads((path / "v/zarr.json").read_text()) == store.metadata("v")
 
 
 def test_an_array_that_an_earlier_writer_laid_out_otherwise_grows(tmp_path):
