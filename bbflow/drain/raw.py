@@ -144,7 +144,8 @@ class RawStore:
                 self.note_lost(name, path)
         for name in self._store.names(self._axis):
             variable = self._store.metadata(name)["attributes"].get(NAME, name)
-            path = None if variable in self.left_out else next(self._cut_files(name), None)
+            cut = () if variable in self.left_out else self._cut_files(name)
+            path = next((path for path in cut if not (moves and is_moved(path))), None)
             if path is not None:
                 self.note_lost(variable, path)
 

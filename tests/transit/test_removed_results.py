@@ -1,5 +1,6 @@
 """Results that somebody removes or cuts off while the run goes on."""
 
+import json
 import os
 import shutil
 
@@ -9,6 +10,7 @@ from test_scheduler_lost import HELD, writer
 from bbflow import start_nodes
 from bbflow.errors import BbflowError
 from bbflow.events import read_events
+from bbflow.stores.moved import STUB_BYTES, is_shard, note_place
 from bbflow.stream.cf import STEP
 from testsupport.processes import finish_well
 from testsupport.waiting import PATIENCE_S, until
@@ -28,6 +30,12 @@ def cut_off(path):
 
 def empty(path):
     os.truncate(path, 0)
+
+
+def move(path):
+    """Leave of a file what stays here of one that has moved to a bucket."""
+    note_place(path.parents[2], "s3://bucket/out")
+    os.truncate(path, STUB_BYTES[is_shard(json.loads((path.parent / "zarr.json").read_text()))])
 
 
 def ended_after(act, path, tmp_path, *, results=WHOLE, raw="none", restarts):
@@ -113,6 +121,13 @@ def test_a_file_of_raw_steps_that_is_damaged_between_two_analyses_is_told(tmp_pa
     outcome = ended_after(act, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=True)
     told = f"raw.zarr hasn't all: tas: {CHUNK} was removed or cut off during the run, so it lacks steps"
     assert (outcome.complete, outcome.errors) == (False, (told,))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("raw", [SINGLE, {"shard": 192}])
+def test_a_file_of_raw_steps_that_has_moved_to_a_bucket_is_not_missed(tmp_path, raw, restarts):
+    outcome = ended_after(move, f"raw.zarr/{CHUNK}", tmp_path, raw=raw, restarts=restarts)
+    assert (outcome.complete, outcome.errors) == (True, ())
 
 
 @pytest.mark.parametrize("act", [remove, cut_off])
