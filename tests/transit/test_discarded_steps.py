@@ -1,8 +1,13 @@
 """What the engine discards for want of room is a loss: the run says which steps these were, and so do its results."""
 
 from bbflow import start_nodes
+from bbflow.landing.client import NodeClient
+from bbflow.net.contact import read_contact
 from bbflow.transit.driver.finishing import NAMED, described_discards
 from bbflow.transit.output.decoding import open_results
+from testsupport.asking import ask
+from testsupport.peers import OPEN
+from testsupport.waiting import PATIENCE_S
 from testsupport.writers import write, write_config
 
 STEPS = 12
@@ -35,6 +40,23 @@ def test_results_without_the_last_steps_are_incomplete(tmp_path):
     with open_results(tmp_path / "out" / "results.zarr") as results:
         assert results.attrs["bbflow_status"] == "incomplete"
         assert results.attrs["bbflow_left_out"] == [told]
+
+
+def test_a_stream_of_which_every_step_was_discarded_has_none(tmp_path):
+    with start_nodes(1, "64KiB") as nodes:
+        with NodeClient(read_contact(nodes.contact)[0]) as rank:
+            ask(rank, "open", **OPEN, stream="model", rank=0, writers=1, local_writers=1, policy="Block")
+            for step in range(3):
+                ask(rank, "begin", step=step, bytes=0)
+                ask(rank, "skip", step=step)
+            ask(rank, "close")
+        with nodes.analyse(
+            {"stream": "model", "output": str(tmp_path / "out"), "operators": {"field": ["mean"]}}
+        ) as analysis:
+            outcome = analysis.wait(PATIENCE_S)
+    assert (outcome.complete, outcome.steps, outcome.discarded) == (False, 0, 3)
+    assert outcome.errors[0].startswith("3 of 3 steps were discarded")
+    assert outcome.errors[0].endswith(": 0 to 2")
 
 
 def test_stretches_are_named_up_to_a_number():

@@ -74,7 +74,7 @@ def end_of(
     )
     ended = view.status == "closed" or (view.status == "aborted" and is_excused)
     failures = (*view.refused, *(() if ended else (NOT_CLOSED,)), *misplaced)
-    dropped = described_discards(view.discarded, folding.cursor + 1)
+    dropped = described_discards(view.discarded, max(folding.cursor, view.frontier) + 1)
     without = (*lacking, *dropped, *((NO_STEP,) if ended and is_empty else ()))
     return StreamEnd(
         failures, without, folds and not (folding.common.losses or failures or without) and folding.has_all
@@ -132,7 +132,8 @@ def outcome_of(run: Running, folding: Folding, ending: StreamEnd, told: Sequence
     """
     view = run.view
     discarded = len(view.discarded)
-    steps = folding.cursor + 1 - discarded - folding.late
+    passed = sum(step <= folding.cursor for step in view.discarded)  # none where no step was whole
+    steps = folding.cursor + 1 - passed - folding.late
     stands = run.consumers.statuses()
     waited_s = max(part.waited_s for part in stands)
     run.log.add("end", status=ending.status, waited_s=waited_s, discarded=discarded, steps=steps, ended_s=time.time())
