@@ -86,7 +86,7 @@ def is_mounted(directory: Path) -> bool:
     """Whether a directory is a mount of this program, by whatever links its name leads there."""
     try:
         held = os.open(directory, os.O_PATH)  # asks no mount, which may be dead or hang
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     place = os.fsencode(os.readlink(f"/proc/self/fd/{held}"))
     os.close(held)

@@ -94,6 +94,13 @@ def test_a_dead_mount_makes_way_while_the_kernel_still_knows_what_its_directory_
     assert not is_mounted(where)
 
 
+@pytest.mark.parametrize("name", ["gone", "file/m"])
+def test_what_is_no_directory_is_no_mount(contact, tmp_path, capsys, name):
+    (tmp_path / "file").touch()
+    assert main(["mount", str(contact), str(tmp_path / name)]) == os.EX_USAGE
+    assert "there is no directory" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_other_users_are_let_in_only_if_it_is_said_and_modes_count_for_them(mounts, contact, tmp_path):
     nobody = 65534
