@@ -31,7 +31,7 @@ from bbflow.view.blocks import Array, BlockReader
 from bbflow.view.consumers import LOST_PATIENCE_S, RESCUE, Consumers, Forsaken
 from bbflow.view.layout import PlacedBlock
 from bbflow.view.spills import readable
-from bbflow.view.stream import STEPS_PER_REPLY, StreamView, told_refusal
+from bbflow.view.stream import STEPS_PER_REPLY, StreamView, described_discards, told_refusal
 from bbflow.view.times import StepTimes, clock_of, told_by
 from bbflow.view.watch import StreamWatch
 from bbflow.zarr_store.growing import shown_dimension, shown_shapes, zarr_files
@@ -51,9 +51,9 @@ class Rescued:
     left_out: tuple[str, ...]
     """Variables that the store can't have, at least of some steps, each with the reason."""
     complete: bool
-    """Whether every writer closed the stream in order, and was refused nothing."""
+    """Whether every writer closed the stream in order, and nothing of it was refused or discarded."""
     refused: Sequence[str]
-    """What the program was refused, or was lost since, and the stream lacks."""
+    """What the program was refused, or was discarded or lost since, and the stream lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,8 @@ class Rescue:
                 self._drain()
             self._draining.commit_late(self._view.attributes)
             self._check_all_is_there()
-            refused = [*self._view.refused, *self._lost]
+            dropped = described_discards(self._view.discarded, self._view.frontier + 1)
+            refused = [*self._view.refused, *self._lost, *dropped]
             self._consumers.drop(self._view.unaware, lambda whys: refused.extend(map(told_refusal, whys)))
             refused = list(dict.fromkeys(refused))
             steps = shown_shapes(self._store).get(STEP, (0,))[0]  # it may all have been done before this was started

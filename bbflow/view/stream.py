@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -20,6 +20,8 @@ from bbflow.view.meanings import MeaningChange, ToldMeanings, tells_meaning
 
 STEPS_PER_REPLY = 256
 """Most steps that one `watch` reply brings."""
+NAMED = 20
+"""So many stretches of discarded steps are named: all may be thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +436,22 @@ class StreamView:
         for view in self._nodes.values():
             for number in [number for number in view.steps if number <= through]:
                 del view.steps[number]
+
+
+def described_discards(discarded: Collection[int], of: int) -> list[str]:
+    """Return which steps the engine has discarded of `of`, in words; at most the first `NAMED` stretches of them."""
+    stretches: list[list[int]] = []
+    for step in sorted(discarded):
+        if stretches and step == stretches[-1][1] + 1:
+            stretches[-1][1] = step
+        else:
+            stretches.append([step, step])
+    if not stretches:
+        return []
+    named = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in stretches[:NAMED])
+    more = f" and {len(stretches) - NAMED} more stretches" if len(stretches) > NAMED else ""
+    why = "their nodes had no room for them (QueueFullPolicy=Discard), or a rank couldn't bring them to another node"
+    return [f"{len(discarded)} of {of} steps were discarded, since {why}: {named}{more}"]
 
 
 def told_refusal(why: str) -> str:

@@ -1,10 +1,12 @@
 """What the engine discards for want of room is a loss: the run says which steps these were, and so do its results."""
 
 from bbflow import start_nodes
+from bbflow.configuring.step_time import TimeConfig
+from bbflow.drain.rescuing import Rescue
 from bbflow.landing.client import NodeClient
 from bbflow.net.contact import read_contact
-from bbflow.transit.driver.finishing import NAMED, described_discards
 from bbflow.transit.output.decoding import open_results
+from bbflow.view.stream import NAMED, described_discards
 from testsupport.asking import ask
 from testsupport.peers import OPEN
 from testsupport.waiting import PATIENCE_S
@@ -40,6 +42,15 @@ def test_results_without_the_last_steps_are_incomplete(tmp_path):
     with open_results(tmp_path / "out" / "results.zarr") as results:
         assert results.attrs["bbflow_status"] == "incomplete"
         assert results.attrs["bbflow_left_out"] == [told]
+
+
+def test_a_rescue_without_the_last_steps_is_incomplete(tmp_path):
+    with start_nodes(1, "64KiB") as nodes:
+        write(nodes.contact, WRITE, write_config(tmp_path, QueueFullPolicy="Discard"))
+        rescued = Rescue(nodes.contact, "model", tmp_path / "out", TimeConfig()).run()
+    (told,) = rescued.refused
+    assert not rescued.complete
+    assert told.startswith(f"{STEPS - rescued.steps} of {STEPS} steps were discarded")
 
 
 def test_a_stream_of_which_every_step_was_discarded_has_none(tmp_path):

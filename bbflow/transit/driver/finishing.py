@@ -14,11 +14,9 @@ from bbflow.transit.folding.bookkeeping import Folding
 from bbflow.transit.outcome import Outcome, mark_incomplete
 from bbflow.transit.output.copying import RESULTS, Copying
 from bbflow.transit.spans.lengths import taken_alike
-from bbflow.view.stream import told_refusal
+from bbflow.view.stream import described_discards, told_refusal
 
 NOT_CLOSED = "the simulation ended without closing the stream"
-NAMED = 20
-"""So many stretches of discarded steps are named: all may be thousands."""
 NO_STEP = "the stream ended without a whole step, so nothing that was asked for is there"
 
 
@@ -79,22 +77,6 @@ def end_of(
     return StreamEnd(
         failures, without, folds and not (folding.common.losses or failures or without) and folding.has_all
     )
-
-
-def described_discards(discarded: Collection[int], of: int) -> list[str]:
-    """Return which steps the engine has discarded of `of`, in words; at most the first `NAMED` stretches of them."""
-    stretches: list[list[int]] = []
-    for step in sorted(discarded):
-        if stretches and step == stretches[-1][1] + 1:
-            stretches[-1][1] = step
-        else:
-            stretches.append([step, step])
-    if not stretches:
-        return []
-    named = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in stretches[:NAMED])
-    more = f" and {len(stretches) - NAMED} more stretches" if len(stretches) > NAMED else ""
-    why = "their nodes had no room for them (QueueFullPolicy=Discard), or a rank couldn't bring them to another node"
-    return [f"{len(discarded)} of {of} steps were discarded, since {why}: {named}{more}"]
 
 
 def counted(folding: Folding, ending: StreamEnd, stopped: str) -> dict[str, Any]:
