@@ -65,8 +65,9 @@ class NodeRoom:
             if is_file(str(self._path), os.fstat(self._descriptor).st_ino):
                 return
             write_whole(self._path, os.pread(self._descriptor, FORMAT.size, 0), PRIVATE)
+            descriptor = _opened(self._path)  # first: if it is removed again meanwhile, this one stays
             self._closing()
-            self._descriptor = _opened(self._path)
+            self._descriptor = descriptor
             self._closing = weakref.finalize(self, os.close, self._descriptor)
 
     def claim_pool(self, size: int) -> bool:

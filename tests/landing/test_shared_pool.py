@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bbflow.landing.writers import POOL_PATIENCE_S
+from bbflow.store import shared_room
 from bbflow.store.pool import map_pool
 from bbflow.store.shared_pool import KEEP_S
 from bbflow.store.shared_room import NodeRoom
@@ -138,6 +139,14 @@ def test_files_and_pool_keep_to_their_room_when_its_file_is_removed(tmp_path, be
     files.shrink_files(ALL - POOL)
     bench.expire()
     assert backed_bytes(bench) == POOL
+
+
+def test_a_room_whose_file_is_removed_again_while_it_is_named_is_kept(tmp_path, room, monkeypatch):
+    monkeypatch.setattr(shared_room, "write_whole", lambda *_: None)
+    (tmp_path / "room").unlink()
+    with pytest.raises(FileNotFoundError):
+        room.name_again()
+    assert room.files_may(ALL) == ALL
 
 
 def test_mapping_a_pool_that_is_not_there_makes_no_pages(bench):
