@@ -294,6 +294,26 @@ def test_a_file_is_lost_whose_last_node_goes_while_it_is_copied(committing):
     assert nodes.state(made["attr"]["ino"]) == "lost"
 
 
+def test_nothing_of_a_file_that_is_lost_is_copied_to_another_node(twice, monkeypatch):
+    nodes, made = twice
+    first, second = made["ring"]
+    pieces = [[made["version"], 4096], [made["version"], SIZE]]
+    assert nodes.say(ONE, "commit", handle=made["handle"], size=4096 + SIZE, pieces=pieces) is None
+    nodes.answer(second, ok=False, errno=errno.ENOSPC, error="full")
+    nodes.answer(first, ok=True)
+    assert nodes.said[ONE]["ok"]
+    nodes.say(ONE, "close", handle=made["handle"])
+    nodes.wait(1.0)
+    nodes.lose(first)
+    nodes.answer(second, ok=False, errno=errno.EHOSTDOWN, error="gone")
+    monkeypatch.setitem(PEERS, "c", 6)
+    nodes.has["c"], nodes.verifiers["c"] = {}, "of c"
+    nodes.come("c")
+    nodes.wait(1.0)
+    assert nodes.state(made["attr"]["ino"]) == "lost"
+    assert nodes.used()["c"] == 0
+
+
 def test_a_commit_does_not_wait_for_ever_for_a_node_that_is_stopped(twice):
     nodes, made = twice
     _, second = made["ring"]

@@ -81,11 +81,12 @@ class Replicas:
         changes = Changes()
         for ino in list(self.thin):
             inode = self._core.image.inodes.get(ino)
-            if inode is None or not inode.ring or inode.lost or self._mend(inode):
-                self.thin.pop(ino, None)
-            elif self._is_gone(inode):
+            # First: what is lost keeps its nodes, which may come back with it, and no other one gets a part of it.
+            if inode is not None and inode.ring and not inode.lost and self._is_gone(inode):
                 self._lose(inode)
                 changes.add(inos=(ino,))
+            elif inode is None or not inode.ring or inode.lost or self._mend(inode):
+                self.thin.pop(ino, None)
         return changes
 
     def _is_gone(self, inode: Inode) -> bool:
