@@ -51,6 +51,11 @@ class Relay:
         held = [link for link in links if link.has_held]
         until(lambda: all(link.is_over for link in held), "the server to take in what was held")
 
+    def cut(self):
+        """Break all connections that are there."""
+        for link in list(self._links):
+            link.cut()
+
     def came(self):
         """Return how many connections have come."""
         return len(self._links)
@@ -87,6 +92,10 @@ class _Link:
         self._asking = threading.Thread(target=self._ask, daemon=True)
         self._asking.start()
         threading.Thread(target=self._answer, daemon=True).start()
+
+    def cut(self):
+        with suppress(OSError):  # it is over
+            self._server.shutdown(socket.SHUT_RDWR)
 
     def _ask(self):
         with suppress(OSError):

@@ -171,6 +171,23 @@ def test_a_master_that_is_slow_is_waited_for_and_asked_again_when_its_connection
         mounts.end("m")
 
 
+def test_a_call_that_waits_for_others_outlasts_connections_that_break_again_later(servers, mounts):
+    client = servers.start(storage=False, master=("--lease", "600", "--wait", "600"))  # no ping meanwhile
+    relay = Relay(servers.directory / "master" / "master.sock")
+    with closing(relay), ThreadPoolExecutor() as beside:
+        where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
+        with client.open("/f", "w") as file:
+            file.pwrite(b"there", 0)
+            came, asked = relay.came(), beside.submit((where / "f").read_bytes)
+            for _ in range(3):
+                time.sleep(2)  # longer than its patience, which each of them has anew
+                relay.cut()
+                came = until(lambda came=came: relay.came() > came and relay.came(), "the mount's return")
+            assert not asked.done()
+        assert asked.result(120) == b"there"
+        mounts.end("m")
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_file_whose_last_close_failed_is_what_it_was_and_can_be_written_again(servers, mounts, is_read):
     servers.start(storage=False).close()

@@ -93,6 +93,7 @@ Value MasterLink::AskAgainAndAgain(const Caller &caller, const Value &request)
     while (true)
     {
         uint64_t epoch = 0;
+        const Deadline waited = After(m_Patience);
         try
         {
             return AskOnce(caller, request, epoch);
@@ -104,7 +105,7 @@ Value MasterLink::AskAgainAndAgain(const Caller &caller, const Value &request)
         catch (const std::runtime_error &error)
         {
             m_Session.Lose(epoch);
-            if (!end)
+            if (!end || (epoch != 0 && IsOver(waited))) // it was there for as long
             {
                 end.emplace(After(m_Patience));
             }
