@@ -49,7 +49,7 @@ def served(prefetcher: Prefetcher, address: str, contact: Path, directory: Path)
     """
     key = contact_key(contact)
     listener = listen_tcp(address)
-    where = public_address(listener, address.rpartition(":")[0] or address)
+    where = public_address(listener, address)
     server = _Server(listener, prefetcher, key)
     add_node(contact, NodeAddress(NAME, socket.gethostname(), "", str(directory), key, where))
     thread = threading.Thread(target=server.serve_forever, name="bbflow-spark", kwargs={"poll_interval": 0.1})

@@ -68,16 +68,26 @@ class Peer:
 
 
 @contextmanager
-def prefetcher(folder, capacity_bytes=10 * SIZE, patience_s=PATIENCE_S):
+def prefetcher(folder, capacity_bytes=10 * SIZE, patience_s=PATIENCE_S, address="127.0.0.1"):
     log = EventLog(folder)
 
     def opened(slots):
         return Stager(folder / "bb", capacity_bytes, slots, oversize="direct", events=log)
 
     prefetcher = Prefetcher(opened, 1, patience_s, log)
-    with served(prefetcher, "127.0.0.1", folder / "contact.json", folder):
+    with served(prefetcher, address, folder / "contact.json", folder):
         yield folder / "contact.json"
     log.close()
+
+
+ADDRESSES = Path("/proc/net/if_inet6")
+
+
+@pytest.mark.skipif(not ADDRESSES.exists() or " lo\n" not in ADDRESSES.read_text(), reason="no IPv6 here")
+@pytest.mark.parametrize("address", ["::1", "[::1]:0"])
+def test_processes_find_it_at_an_address_of_ipv6(tmp_path, address):
+    with prefetcher(tmp_path, address=address) as contact:
+        assert read_contact(contact)[0].tcp.startswith("[::1]:")
 
 
 @pytest.fixture
