@@ -18,8 +18,9 @@ public:
     using Alone = std::unique_lock<FileLock>;
     using Shared = std::shared_lock<FileLock>;
 
-    /** How often whoever waits looks whether a signal has come. */
-    static constexpr std::chrono::milliseconds InterruptTime{100};
+    /** How often whoever waits looks whether a signal has come, as for a node or a master: one that
+     *  isn't fatal doesn't end a shorter wait, since few programs expect EINTR of a file. */
+    static constexpr std::chrono::milliseconds InterruptTime{500};
 
     /** @throws Errno EINTR if the caller doesn't wait any longer */
     Alone HaveAlone(const Caller &caller);
