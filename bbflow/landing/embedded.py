@@ -161,6 +161,8 @@ class EmbeddedNodes(Closable):
         for name in self._processes:
             own = own_directory(self._root, name, self.contact)
             remove(own)  # of an agent that a signal had ended just before
+            with suppress(OSError):  # an empty one, of an agent that was killed before it had marked it
+                own.rmdir()
             if self.contact.exists():
                 remove_node(self.contact, name, str(own))
         if not self.contact.exists():

@@ -11,7 +11,7 @@ import pytest
 
 from bbflow.errors import CapacityError, NodeError, StreamError
 from bbflow.landing.client import NodeClient
-from bbflow.landing.embedded import EmbeddedNodes, spawn_node
+from bbflow.landing.embedded import EmbeddedNodes, own_directory, spawn_node
 from bbflow.net.contact import read_contact
 from testsupport.asking import ask, ask_once
 from testsupport.processes import agent_of
@@ -101,6 +101,18 @@ def test_an_agent_that_is_killed_while_it_starts_is_started_again(short):
 def test_an_agent_that_is_always_killed_is_one_clear_error(short):
     with pytest.raises(NodeError, match=r"^BB node bb0 was killed by SIGKILL while it started$"):
         EmbeddedNodes(1, 1 << 20, short, spawn=killing(1000))
+    assert list(short.iterdir()) == []
+
+
+def test_an_agent_that_is_killed_before_it_has_marked_its_directory_leaves_none(short):
+    kill = killing(1000)
+
+    def spawn(name, root, capacity, contact, **options):
+        own_directory(root, name, contact).mkdir(exist_ok=True)
+        return kill(name, root, capacity, contact, **options)
+
+    with pytest.raises(NodeError, match="SIGKILL"):
+        EmbeddedNodes(1, 1 << 20, short, spawn=spawn)
     assert list(short.iterdir()) == []
 
 
