@@ -19,6 +19,8 @@ from bbflow.host.locks import locked_alone
 MARK = ".bbflow"
 NO_MARK = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENXIO}
 """How the system refuses to open what is none of ours, or not there."""
+TRIES = 100
+"""How often a directory is cleared into which somebody still writes."""
 Pattern = tuple[str, ...]
 _MADE, _SHARED = "bbflow made this directory, inode ", "bbflow put these files into the directory with inode "
 
@@ -122,12 +124,18 @@ def clear(directory: Path, *patterns: str) -> None:
 
 def remove(directory: Path) -> None:
     """Remove a directory that we made, but for what others have put into it; without a mark nothing is removed."""
-    if is_made(directory):
+    if not is_made(directory):
+        return
+    for _ in range(TRIES):
         clear(directory)
-        with suppress(OSError):  # someone was faster
-            if [path.name for path in directory.iterdir()] == [MARK]:
-                (directory / MARK).unlink()
-                directory.rmdir()
+        # Whoever still writes there may have added something meanwhile; once its directory is gone, nobody can.
+        is_clear = all(path.name == MARK for path in _entries(directory))
+        if is_clear or (any(foreign(directory)) and not any(belongings(directory))):
+            break
+    with suppress(OSError):  # someone was faster
+        if [path.name for path in directory.iterdir()] == [MARK]:
+            (directory / MARK).unlink()
+            directory.rmdir()
 
 
 def locked(directory: Path, refusal: str) -> AbstractContextManager[None]:

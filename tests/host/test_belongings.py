@@ -83,6 +83,23 @@ def test_a_copy_of_a_directory_of_ours_is_its_owner_s(tmp_path):
     assert (tmp_path / "kept/pool").exists()
 
 
+def test_what_is_written_while_a_directory_is_removed_goes_with_it(tmp_path, monkeypatch):
+    directory, late = tmp_path / "node", ["state/8.0", "state/9.0"]
+    make(directory, *OURS)
+    put(directory, FILES[:3])
+    rmdir = Path.rmdir
+
+    def written_before(path):
+        if late and path.name == "state":
+            put(directory, [late.pop()])
+        rmdir(path)
+
+    monkeypatch.setattr(Path, "rmdir", written_before)
+    remove(directory)
+    assert not late
+    assert not directory.exists()
+
+
 def test_links_are_not_followed(tmp_path):
     (tmp_path / "theirs").mkdir()
     put(tmp_path / "theirs")
