@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from setuptools.config.setupcfg import read_configuration
 from structure import longest_chain, rings, structure_of
 
 ROOT = Path(__file__).parents[1]
@@ -90,6 +91,18 @@ def part_of(file):
 
 def importers_of(*packages):
     return {file for file, names in imports().items() if any(name.partition(".")[0] in packages for name in names)}
+
+
+def test_every_package_is_installed():
+    """A wheel has only what setup.cfg names; a checkout has all, so no other test misses what isn't named."""
+    options = read_configuration(ROOT / "setup.cfg", find_others=True)["options"]
+    folders = {name: ROOT / folder for name, folder in options["package_dir"].items()}
+    there = {
+        ".".join([name, *path.parent.relative_to(folder).parts])
+        for name, folder in folders.items()
+        for path in folder.rglob("__init__.py")
+    }
+    assert there == set(options["packages"])
 
 
 def test_every_part_has_its_layer():
