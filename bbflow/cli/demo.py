@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(command: Sequence[str]) -> None:
-    """Let the program itself read its flags, before nodes and an analysis wait for it."""
+    """Have the program check its flags before nodes and an analysis wait for it."""
     asked = subprocess.run([*command, "--help"], capture_output=True, text=True)
     if asked.returncode:
         raise ConfigError((asked.stderr.strip() or f"{command[0]} ended with code {asked.returncode}").splitlines()[-1])

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="contact file of the BB nodes; - to read its path from standard input once they are there",
     )
-    parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: a local cluster)")
+    parser.add_argument("--scheduler", help="a Dask scheduler's address or file (default: as 'workers' says)")
     add_continue(parser)
     add_take_over(parser)
     parser.add_argument(

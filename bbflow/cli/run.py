@@ -1,7 +1,7 @@
 """Run a simulation that writes through ADIOS2 and fold its steps on BB nodes while it runs.
 
-Without --contact it starts BB nodes for this run, without --scheduler a local Dask cluster. The exit code is
-the simulation's; 3 if it ended well but its stream was aborted.
+Without --contact it starts BB nodes for this run; without --scheduler threads of this host fold, or Dask's worker
+processes, as 'workers' says. The exit code is the simulation's; 3 if it ended well and something is missing.
 
 Example:
   bbflow run analysis.yml -- mpiexec -n 4 ./model --config model.xml

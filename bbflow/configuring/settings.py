@@ -107,21 +107,21 @@ class FoldConfig:
 
 @dataclass(frozen=True, slots=True)
 class WorkersConfig:
-    """The Dask workers, and how work is cut for them."""
+    """Threads of this host, or Dask's processes, that fold where no scheduler is given, and how work is cut."""
 
     processes: int = 0
-    """Worker processes of the local cluster; with none, the analysis' own process has the threads. One, if nothing is
+    """Dask's worker processes on this host; with none, the analysis' own process has the threads. One, if nothing is
     said and users' code is called, which may end the process that calls it."""
     threads: int = 2
     """Threads of each that fold; one more publishes and drains."""
     batch_steps: int = 256
     """At most this many steps are folded by one task."""
     dashboard: str | None = None
-    """``host:port`` of the local cluster's dashboard, which asks for no key."""
+    """``host:port`` of Dask's dashboard, which asks for no key; threads are a Dask worker's then."""
 
     @property
     def count(self) -> int:
-        """How many Dask workers that makes."""
+        """How many workers that makes."""
         return self.processes or 1
 
 
@@ -160,7 +160,7 @@ class Config:
     fold: FoldConfig = field(default_factory=FoldConfig)
     """Who folds."""
     workers: WorkersConfig = field(default_factory=WorkersConfig)
-    """Dask workers, where no scheduler is given."""
+    """Threads or processes of this host, where no scheduler is given."""
     results: ResultsConfig = field(default_factory=ResultsConfig)
     """How the results are laid out."""
     netcdf: bool = False

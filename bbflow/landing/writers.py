@@ -241,7 +241,7 @@ class Writers:
         return Offer(self._name, rank, step, extent)
 
     def withdraw(self, rank: int) -> None:
-        """Take a rank the room that it has not used: it was offered, and not taken, or its stream is gone."""
+        """Take back room that a rank has not used: it was offered and not taken, or the stream is gone."""
         self._store.extents.give_back(self._ranks[rank].keep([]))
 
     def confirm(self, rank: int) -> None:

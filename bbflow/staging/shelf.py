@@ -166,7 +166,7 @@ class Shelf:
 
 
 def make_writable(path: Path) -> None:
-    """Let a copy be written to whose host, or whose job, has it as its own."""
+    """Make a copy writable for a host or job that has it to itself."""
     path.chmod(path.stat().st_mode | stat.S_IWUSR)
 
 

@@ -110,7 +110,7 @@ class Index:
         self.size_bytes = size_bytes
 
     def rewrite(self, records: Iterable[Record]) -> None:
-        """Let others stand in place of all records: these, which are fewer bytes.
+        """Replace all records by others, which are fewer bytes.
 
         Raises
         ------

@@ -327,7 +327,7 @@ class NodeStore:
 
 
 def _apply(streams: dict[str, Stream], record: OfStream) -> tuple[Stream, list[Extent]]:
-    """Let the stream of a record change; return it, and the extents that this has freed."""
+    """Apply a record to its stream; return the stream, and the extents that this has freed."""
     name = record.stream
     stream = streams.setdefault(name, Stream(name))
     if isinstance(record, DropRecord):

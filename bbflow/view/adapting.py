@@ -133,7 +133,7 @@ class Adapting:
             yield from self._together()
 
     def go_without(self) -> None:
-        """Let steps count without ranks that lack, as `StreamView.go_without`, from the next news on."""
+        """Count steps without ranks that are missing, as `StreamView.go_without`, from the next news on."""
         if self._landed is not None:
             self._landed.go_without()
 

@@ -303,16 +303,16 @@ class StreamView:
 
     @property
     def lacks_ranks(self) -> bool:
-        """Whether ranks that were announced are on no node that is known, and aren't gone without."""
+        """Whether announced ranks are on none of the known nodes, and still waited for (`go_without`)."""
         return self._now().lacks_ranks
 
     def go_without(self) -> None:
-        """Let the steps of the others count without the ranks that lack: they may have ended on a node that is lost."""
+        """Count steps without the ranks that are missing: they may have ended on a node that is lost."""
         self._goes_without, self._standing = True, None
 
     @property
     def frontier(self) -> int:
-        """Highest step that is settled on all nodes; none is where ranks lack whose nodes aren't lost."""
+        """Highest step that is settled on all nodes; none while ranks are missing whose nodes aren't lost."""
         return self._now().frontier
 
     @property

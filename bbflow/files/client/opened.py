@@ -382,7 +382,7 @@ class OpenFile:
         self._committed, self._charged, self._dirty = dict(self._pieces), {}, False
 
     def _settle(self) -> None:
-        """Have no request left that could still change a piece that is written."""
+        """Wait until no request is left that could still change a piece that was written."""
         for place in sorted({index % len(self._ring) for index, _ in self._changed()}):
             self._session.settle(self._ring[place])
 

@@ -116,7 +116,7 @@ class WriteBack:
         return replace(inode, dirty_ns=self._core.now_ns()) if is_new else inode
 
     def renamed(self, inode: Inode, directory: Inode, name: str) -> tuple[Inode, list[Record]]:
-        """Return an inode that gets another path, and what is so then of it, and of all below it."""
+        """Return an inode as it is under another path, and the records that change it and all below it."""
         if not self.is_on:
             return inode, [InodeRecord(inode)]
         path = self._core.image.path_of(directory, name)
@@ -130,7 +130,7 @@ class WriteBack:
         return inode, [InodeRecord(inode), *below]
 
     def _at_path(self, inode: Inode, path: str) -> tuple[Inode, list[Record]]:
-        """Return a file as its path has it: never written back, or else to be, and its object's fate."""
+        """Return a file as it is under a path: scratch or to be written back; and the records of its object."""
         is_free = not inode.stored_path or self._core.is_in_memory(inode)  # else its object is all that there is
         is_scratch = is_free and self._core.is_scratch(path)
         if is_scratch == inode.scratch:

@@ -266,7 +266,7 @@ class DaskCluster(Closable):
             waiting.clear()  # or Dask would run again what has ended, as long as this waits
 
     def _cancel(self, futures: "Iterable[Future[Any]]", why: str) -> None:
-        """Have those fail that haven't ended; whoever waits for one learns why."""
+        """Fail those that haven't ended; whoever waits for one learns why."""
         with suppress(ClosedClientError):  # they have failed
             self.client.cancel([future for future in futures if not future.done()], reason=why)
 

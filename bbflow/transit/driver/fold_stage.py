@@ -447,7 +447,7 @@ class FoldStage(PacedStage):
         return ending
 
     def finish(self, seen: Seen) -> StageReport:
-        """Say which coordinates have changed."""
+        """Report what ranks have folded, and which coordinates have changed."""
         if self._ranks is not None:
             self._ranks.conclude()
         return StageReport(self._fields.coordinates.changes)

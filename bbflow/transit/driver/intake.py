@@ -1,4 +1,4 @@
-"""What comes in while a run goes on: from nodes, whose news become the view of a stream's steps, and other threads."""
+"""What comes in during a run: from nodes, whose news become the view of a stream's steps, and other threads."""
 
 import queue
 import time

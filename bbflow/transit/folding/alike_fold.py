@@ -135,7 +135,7 @@ class AlikeFold:
         """What filters have addresses of."""
         self._files = dict(like.files)
         # What counts, which is only read until a receipt says otherwise, and what the stored checkpoint names: from
-        # there an analysis that takes over goes on, whatever becomes of this task.
+        # there an analysis that takes over continues, whatever becomes of this task.
         self._taken = {*like.paths, *like.held}
         self._tables: dict[str, StateTable] = {}
 
@@ -186,12 +186,12 @@ class AlikeFold:
 
     @cached_property
     def _members(self) -> list[Member]:
-        """The shards, looked at."""
+        """The shards, one by one."""
         return self._roster.members()
 
     @cached_property
     def _folded(self) -> Array:
-        """Of each shard in each plan whether its rank has folded it (`BlockForm.folded`); of shape (shards, plans)."""
+        """Whether each shard's rank has folded it in each plan (`BlockForm.folded`); of shape (shards, plans)."""
         return np.stack([blocks["folded"] for blocks in self._blocks], axis=1)
 
     def _table(self, level: str) -> StateTable:
@@ -221,7 +221,7 @@ class AlikeFold:
         self._like = inherited.begun(self._like, self._files)
 
     def _close_spans(self) -> None:
-        """Hand on what the spans that end came to, and let the base start anew."""
+        """Merge the base into the windows whose spans continue, and begin a new one, if a span has ended."""
         old, own = self._like.keys, self._diagnostic(0)
         if old is None or old == self._keys:
             return

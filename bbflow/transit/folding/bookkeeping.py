@@ -237,7 +237,7 @@ class Folding:
         self.planning = Planning(self.config.diagnostics, self.patterns.placements, self.lanes)
 
     def leave_out(self, through: int) -> None:
-        """Be past steps that aren't there."""
+        """Pass steps that aren't there."""
         self.cursor = through
 
     def fail(self, errors: Mapping[str, str]) -> None:
@@ -251,7 +251,7 @@ class Folding:
 
     @property
     def kept(self) -> Kept:
-        """What is kept now."""
+        """The states that count, with what a run needs that continues with them."""
         states: dict[str, list[States]] = {}
         for own in sorted((own for table in self.states.tables for own in table.fields), key=lambda own: own.order):
             states.setdefault(own.roster.diagnostics[0], []).append(own)
@@ -410,7 +410,7 @@ class Folding:
         return any(keys[name] not in closing.keys for keys in ahead if name in keys)
 
     def checkpoints(self) -> Callable[[str], bytes]:
-        """Return what gives what each node must store with its cursor now."""
+        """Return a function that packs what a node, by its name, must store with its cursor."""
         states: dict[str, dict[str, tuple[ShardState, ...]]] = {}
         for table in self.states.tables:
             states.setdefault(table.roster.node, {})[table.roster.digest] = table.alike

@@ -42,7 +42,7 @@ def join_partials(
         What is computed, by its key.
     dtypes
         Diagnostic to the type of its field's values: the one that they have where a block has all of them, since
-        a state goes on when blocks are divided in another way.
+        a state continues when blocks are divided in another way.
 
     Yields
     ------

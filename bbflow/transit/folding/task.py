@@ -72,7 +72,7 @@ def fold_lane(work: LaneWork, *plans: FoldPlan) -> FoldReceipt | None:
     """Fold a batch of steps into the states of a lane's shards; a task.
 
     It changes nothing that counts: a second run of the same task, on any worker, gives the same states, or None if
-    nobody waits for them any more.
+    no one waits for them any more.
 
     Parameters
     ----------
