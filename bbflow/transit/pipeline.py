@@ -168,6 +168,7 @@ class Pipeline:
             self._inbox.answer(lambda: self._fold.live(seen))
         self._fold.begin(seen)
         seen = replace(seen, shown=self._fold.publishing.take_shown())
+        # With a start that is configured times follow from steps' numbers in the chain, which the first fold tells.
         knows_its_place = self._config.time.start is None or self._fold.folding.common.offset is not None
         for stage in self._beside:
             stage.take(seen)
@@ -226,6 +227,7 @@ class Pipeline:
         """Close what is open, the rest too if one of it fails."""
         run = self._run_context
         with ExitStack() as closed:
+            # What stands last is closed first: watchers and copying end before what they use.
             closed.callback(self._inbox.close)
             closed.callback(forget_gone)
             closed.callback(forget_pools, [node.pool for node in run.nodes.values()])

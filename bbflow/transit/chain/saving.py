@@ -130,6 +130,7 @@ class _Whole:
             work.target.offsets[slot],
         )
         size = state_layout.nbytes
+        # No bytes can't be mapped.
         buffer = map_part(work.target.path, offset, size, "r+") if size else bytearray(1)
         return cls(state_layout, buffer, by_region(state_layout, buffer, work.target.shape), work.target.path, offset)
 

@@ -161,7 +161,7 @@ def call_beside(packed: bytes, *results: Any) -> Any:
 
 
 def _packed(function: Callable[..., Any], arguments: Sequence[Any]) -> "tuple[bytes, list[Future[Any]]]":
-    given = [item for item in arguments if not isinstance(item, DaskTask)]
+    given = [item for item in arguments if not isinstance(item, DaskTask)]  # tasks come after these (`Cluster.submit`)
     return pickle.dumps((function, given)), [item.future for item in arguments[len(given) :]]
 
 
@@ -235,15 +235,13 @@ class DaskCluster(Closable):
     def _watch(self) -> None:
         """Cancel tasks whose hosts are without workers: Dask starts one again that dies, but not one that dies then.
 
-        All are cancelled if the scheduler is silent: what was asked of it would never come.
-
-        A task that has ended is begun again there if its worker went before its result was fetched.
-
-        So none waits forever: who asks for their results gets a `NodeError`.
+        All are cancelled if the scheduler is silent: what was asked of it would never come. A task that has ended is
+        begun again there if its worker went before its result was fetched. So none waits forever: who asks for their
+        results gets a `NodeError`.
         """
         missed_s: dict[str, float] = {}
         while not self._closed.wait(self._look_s):
-            waiting = self._waiting | self._fetched
+            waiting = self._waiting | self._fetched  # in one operation: other threads submit and fetch meanwhile
             try:
                 is_needed = waiting or self._calls.are_running
                 known = self.client.nthreads(callback_timeout=self.silent_s) if is_needed else {}
@@ -286,6 +284,7 @@ class DaskCluster(Closable):
         with dask.config.set(UNWARNED), _failures(self.client):
             call = call_beside if beside else call_packed
             # Nowhere else, not even if its workers are busy: only there is the memory that it reads.
+            # By the host's address, without a port: that stands for each worker there, also for those that come later.
             future = self.client.submit(call, packed, *awaited, key=key, workers=sorted(self._hosts[host]))
         self._watch_until([future], [host], done)
         return DaskTask(future, host, self._fetched)
@@ -345,6 +344,7 @@ class DaskCluster(Closable):
         keys = [future.key for future in unknown if future.status == "finished"]
         scheduler: Any = self.client.scheduler
         with _failures(self.client, OSError):
+            # Not `Client.who_has`: it hands what it is given to the scheduler, so it can't be told to wait no longer.
             found = self.client.sync(scheduler.who_has, keys=keys, callback_timeout=self.silent_s) if keys else {}
         for future, task in unknown.items():
             task.places = frozenset(found.get(future.key, ()))
@@ -362,6 +362,7 @@ class DaskCluster(Closable):
         called = [at for at, address in enumerate(addresses) if address]
         others = [at for at, address in enumerate(addresses) if not address]
         left: list[Callable[[], None]] = [done, lambda: None] if others else [done]
+        # Tasks and calls end in two threads: `list.pop` gives each of them another one.
         end: Callable[[], None] = lambda: left.pop()()  # noqa: E731 - what is popped last is called last
         tasks = self.submit_all(function, [works[at] for at in others], end, beside=beside) if others else ()
         own = [works[at] for at in called], [addresses[at] for at in called]
@@ -387,8 +388,7 @@ class DaskCluster(Closable):
             for at in lost:
                 for item in works[at][0]:
                     if isinstance(item, DaskTask):
-                        # They may have gone with a worker: the scheduler is asked again.
-                        item.places = None
+                        item.places = None  # they may have gone with a worker: the scheduler is asked again
             done()
 
         with _failures(self.client):
@@ -540,6 +540,7 @@ def _start(workers: WorkersConfig, directory: Path) -> LocalCluster:
                 host="127.0.0.1" if workers.processes else None,
                 dashboard_address=workers.dashboard or "127.0.0.1:0",
                 scheduler_kwargs={"dashboard": workers.dashboard is not None},
+                # What is mapped of pools counts as a worker's memory: with a limit Dask would pause it, or kill it.
                 memory_limit=0,
                 local_directory=str(directory),
                 security=security_of(own) if workers.processes else None,

@@ -225,6 +225,7 @@ class CallStage:
         # A span that is shown again is called with again, and is behind those that have answered.
         calling.answers.commit(**{THROUGH: max(call.at, calling.answers.through), **told})
         if STOP in told:
+            # Once it is stored: if this analysis dies before it has asked, the next one finds it there, and asks.
             self._ask_to_stop(told[STOP])
 
     def _answered(self, calling: Calling, call: Call, said: Said, at: str, seen: Seen) -> dict[str, Any]:

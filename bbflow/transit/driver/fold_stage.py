@@ -169,6 +169,7 @@ class FoldStage(PacedStage):
         for pattern in batch.patterns:
             self._know(self._fields.told_by(pattern.layouts, attributes, self.folding.patterns.placements, clock))
         if self._ranks is not None and batch.steps[-1:] == (batch.through,):
+            # Only after a step that counts: times and steps to come are counted on from it.
             self._ranks.look(self.folding, batch, self._site(attributes), seen, self._fields.coordinates.arrays)
         self._begin_folding(batch, attributes)
         if self._ended and not is_pending and len(batch.spans) == 1:

@@ -51,6 +51,7 @@ def live_dataset(store: Path, fields: Sequence[tuple[Closing, Mapping[str, Publi
         names = [name for name in dataset.data_vars if axis in dataset[name].dims]
         rest = dataset.drop_vars([*names, axis], errors="ignore")
         if names:
+            # Nothing is compared or aligned: names, coordinates and attributes are made as the store has them.
             opened = xr.concat(
                 [dataset[names], opened],
                 axis,

@@ -82,6 +82,7 @@ def _place(diagnostic: Diagnostic, arrays: StreamArrays, attributes: StreamAttri
     dims = attributes.dimensions(like.name, like.shape)
     located = [*dims, *str(attributes.of(like.name).get("coordinates", "")).split()]
     bounds = [str(attributes.of(name).get("bounds", "")) for name in located]
+    # Bounds by their usual names, too: not every program writes the attribute that names them.
     wanted = [*(name for own in located for name in (own, f"{own}_bnds", f"{own}_bounds")), *bounds]
     coordinates = {name: _along(dims, name, arrays, attributes) for name in wanted if arrays.is_field(name)}
     described: dict[str, Mapping[str, Any]] = {

@@ -278,6 +278,7 @@ class SteadyCoordinates:
 
 def _digest(values: Array) -> str:
     # Of equal numbers, whatever their type: the next job may write them with another one.
+    # The sum makes -0.0 a 0.0, which it equals.
     return blake2b((np.asarray(values, "<f8") + 0.0).tobytes(), digest_size=16).hexdigest()
 
 

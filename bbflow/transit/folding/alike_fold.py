@@ -165,6 +165,7 @@ class AlikeFold:
             self._inherit(inherited)
         self._like = replace(self._like, dtype=dtype.str)
         self._close_spans()
+        # As it is before these steps, which put the next one in its place.
         base = self._files.get(BASE[OUTER])
         folded = self._fold_steps()
         if self._folded.any():
@@ -227,6 +228,7 @@ class AlikeFold:
             return
         if own.each is not None:
             if old[own.each.window.name] != self._keys[own.each.window.name]:
+                # Before the outer spans end: what it makes belongs to the span that has the last step of its own.
                 self._end_inner()
             self._roll(INNER, (own.each.window,), old)
         self._roll(OUTER, own.windows, old)
@@ -293,6 +295,7 @@ class AlikeFold:
         blocks, are_steps = (np.concatenate(own, axis=1) for own in zip(*parts, strict=True))
         counts = are_steps.sum(axis=1)
         if not are_steps.all():  # those that are states come last
+            # Stable: steps stay in their order.
             blocks = np.take_along_axis(blocks, (~are_steps).argsort(axis=1, kind="stable"), 1)
         if not (some := np.flatnonzero(counts)).size:
             return {}
@@ -325,10 +328,12 @@ class AlikeFold:
             least, most = np.moveaxis(np.concatenate(known, axis=1), -1, 0)
             part = np.zeros((len(at), len(limits)), kernel.FILTER)
             for row, (lowest, highest) in zip(part.T, limits.values(), strict=True):
+                # Unknown ranges have the smallest above the largest, and NaN compares as false: those aren't skipped.
                 skip = ((least <= most) & ((most < lowest) | (least > highest))).astype("u1")
                 row["lowest"], row["highest"] = lowest.ctypes.data, highest.ctypes.data
                 row["skip"] = skip.ctypes.data + skip.shape[1] * np.arange(len(at))
                 self._kept += [lowest, highest, skip]
+            # Positions for now: where the table lies is known once all its parts are.
             tasks["filters"][at] = sum(map(np.size, parts)) + len(limits) * np.arange(len(at))
             tasks["filter_count"][at] = len(limits)
             named += [(shard, name) for shard in shards[at].tolist() for name in limits]

@@ -138,6 +138,7 @@ class Patterns:
         }
         if not whole:  # what is joined over all ranks can't be had of some
             found |= {key: {} for key in self.placements}
+        # Once for all diagnostics that are of the same blocks.
         for own in {frozenset((key.node, key.start, key.count) for key in own): own for own in found.values()}.values():
             check_apart(number, own)
         # Steps that come in their order, or with those of other ranks.

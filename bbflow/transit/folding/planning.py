@@ -152,6 +152,7 @@ class Planning:
         lanes: list[list[PlannedShard]] = [[] for _ in range(count)]
         known_sizes: dict[tuple[str, tuple[int, ...]], dict[str, int]] = {}
         joined = self._joined_lanes()
+        # The largest first, each to the lane that has least: what lanes differ by is then no more than a small one.
         for size, shard in sorted(zip(sizes, shards, strict=True), key=lambda own: -own[0]):
             known, kind = self._lanes.find(shard.key), (shard.key.diagnostic, shard.region[1])
             lane = loads.index(min(loads)) if known is None else known

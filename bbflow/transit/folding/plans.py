@@ -82,6 +82,7 @@ class FoldPlan(Frozen):
         """Look at some of the shards that have states of their own."""
         told = zip(rows.tolist(), self.roster.members(rows), self.blocks[rows].tolist(), strict=True)
         for at, (key, region, _), own in told:
+            # Rows are as long as the longest, so the others end with -1.
             names = zip(self.diagnostics[key.diagnostic].variables, own, strict=False)
             places = {name: self.places[number] for name, number in names if number >= 0}
             yield PlannedShard(key, region, self.locals.get(at), places)

@@ -57,6 +57,7 @@ def join_partials(
         If ranks have folded some blocks, and values come and go in any of them.
     """
     by_name: dict[str, list[PartialSteps]] = {}
+    # Sorted: sums are the same bit for bit, whichever task ends first.
     for part in sorted(partials, key=lambda part: (part.key.diagnostic, part.key.start, part.key.node)):
         by_name.setdefault(part.key.diagnostic, []).append(part)
     for name, parts in by_name.items():

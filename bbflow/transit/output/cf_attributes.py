@@ -26,6 +26,7 @@ LEAP_YEARS_APART = 8
 def result_attributes(field: ResultField, window: Window, operator: Operator, clock: Clock) -> dict[str, Any]:
     """Return the CF attributes of a result."""
     own = dict(field.attributes)
+    # What a statistic does along time takes the place of 'point': CF has one method for an axis.
     earlier = str(own.pop("cell_methods", "")).replace("time: point", "").strip()
     return reinterpreted(own, operator, field.other_units, clock) | {
         "long_name": f"{operator.long_name} of {own.get('long_name', field.name)}",
@@ -51,6 +52,7 @@ def with_known_references(attributes: Mapping[str, Any], known: Container[str]) 
 
 def time_attributes(window: Window, clock: Clock) -> dict[str, str]:
     """Return the CF attributes of a window's time axis."""
+    # CF's climatological axes name their bounds by an attribute of their own (section 7.4).
     bounds = "bounds" if window.keeps is not None else "climatology"
     return {
         **clock.attributes,

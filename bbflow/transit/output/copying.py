@@ -235,6 +235,7 @@ class Copying:
         # Metadata as they are now: chunks that come later are beyond what these show.
         arrays = {path: path.read_bytes() for path in store.rglob(METADATA) if path.parent != store}
         with ThreadPoolExecutor(AT_ONCE, "copy-files") as pool:
+            # A list of each: so what a thread has raised is raised here, and nothing is shown of what wasn't copied.
             list(pool.map(lambda path: self._copy_chunks(store, path, known), _chunks(store)))
             list(pool.map(lambda item: self._put(item[0], item[1]), arrays.items()))
         # Last, as in the run's own store: readers of the bucket see whole commits.

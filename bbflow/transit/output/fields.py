@@ -189,6 +189,7 @@ def _placed(
         own.pop("standard_name", None)
         units = own.pop("units", None)
         own |= {"units": placement.own_units.format(units=units)} if units and placement.own_units else {}
+    # CF's 'coordinates' names auxiliary ones (section 5): neither what lies along itself, nor bounds, which those name.
     along = [name for name, dims in placement.coordinate_dims.items() if dims != (name,) and not name.endswith("_bnds")]
     named = [name for name in along if name not in _referenced(placement)]
     still_there = _still_there(diagnostic, placement, attributes)

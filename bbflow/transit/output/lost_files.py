@@ -47,6 +47,7 @@ def lost_files(
         rows = chunks.shape[0]
         indices = range(begin // rows, -(-end // rows)) if 0 not in node["shape"] else range(0)
         for index in _last_of_files(indices, chunks.per_file):
+            # The last one of a file: where that has its size, so have all before it.
             if not chunks.is_whole(index):
                 path = chunks.path(index)
                 if not (moves and is_moved(path)) and (name not in gappy or path.exists()):

@@ -268,6 +268,7 @@ class Results:
                     if names[key][operator.name] not in self._store:
                         self._create(names[key][operator.name], field, closing.window, operator)
             found.append((closing, fields, at, names))
+        # Before any target is chosen: a file has several spans, and where it is copied the new ones go there, too.
         for _, _, at, names in found:
             for own in names.values():
                 for name in own.values():
@@ -412,6 +413,7 @@ class Results:
         plain = [dim.removeprefix(f"{stored_name(field.name)}_") for dim in dims]
         storage = tiled_storage(plain, shape, dtype, self._dividing) if 0 not in shape else None
         chunk = packed_rows(window, shape, dtype, self._dividing), *shape
+        # Before it is created: else a list that is made just now would have it twice.
         along = self._names_along(window.name)
         self._store.create(name, (f"time_{window.name}", *dims), (0, *shape), dtype, attributes, chunk, storage)
         along.append(name)

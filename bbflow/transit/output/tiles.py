@@ -251,6 +251,7 @@ class Tiles(SpanFiles):
                 place = self._place(first + piece) + index % self.rows * row_bytes
                 write_at(descriptor, [own.reshape(-1).view("u1")], place)
             if self.rows == 1:
+                # Last: an entry in the index promises its bytes (`_least_bytes`), also after a crash in between.
                 self._show(descriptor, first)
 
     def _least_bytes(self, descriptor: int, index: int) -> int:

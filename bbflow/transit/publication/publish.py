@@ -122,6 +122,7 @@ Stack = Sequence[Sequence[tuple[FieldWork, LyingStates]]]
 
 def stacked(works: Sequence[FieldWork]) -> tuple[list[Stack], list[FieldWork]]:
     """Put works together that can be reduced in one call; gives the others too."""
+    # By `id`, which stays as long as the works are here: to compare rosters and diagnostics would take longer.
     kinds, operators = dict[int, int](), dict[tuple[Operator, ...], int]()
     known: dict[Any, FieldParts | None] = {}
     places: dict[Any, tuple[StatePlace, ...]] = {}

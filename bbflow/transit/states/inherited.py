@@ -119,6 +119,7 @@ def remainder(diagnostic: Diagnostic, inherited: Inherited, directory: str) -> I
     with tempfile.TemporaryDirectory(prefix="bbflow-remainder-", dir=directory) as scratch:
         files: dict[StateSlot, StatePlace] = {}
         for number, slot in enumerate(inherited.offsets):
+            # A byte at least: an empty file can't be mapped.
             buffer = bytearray(max(inherited.state_layout(diagnostic, slot, inherited.shape).nbytes, 1))
             inherited.cut(diagnostic, slot, [inherited.region], buffer, [0])
             files[slot] = StatePlace(f"{scratch}/{number}", 0)

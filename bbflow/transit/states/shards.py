@@ -33,6 +33,7 @@ def overlapping(regions: Sequence[Region]) -> Iterator[tuple[int, int]]:
     for at, left in enumerate(following):
         start, count = regions[left]
         for right in (following[later] for later in range(at + 1, len(following))):
+            # All that follow begin no earlier along the axis.
             if start and regions[right][0][axis] >= start[axis] + count[axis]:
                 break
             if overlap(regions[left], regions[right]):
