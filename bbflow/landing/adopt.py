@@ -42,6 +42,7 @@ def adopt(store: NodeStore, directory: Path) -> int:
     paths = sorted(directory.glob("*.index"))
     for path in paths:
         layouts = Layouts()
+        # All of it is read first: of a file that is damaged nothing is taken.
         for record in list(replay(path)):
             _take(store, record, path, layouts)
         # Last, when all of it is in the index.

@@ -366,6 +366,7 @@ class WriterConnections:
         if writer is None:
             return False
         if by_itself:
+            # First: once it has closed others get its room.
             self._part_from(writer)
             writer.writers.abort(writer.rank)
         else:

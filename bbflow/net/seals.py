@@ -57,5 +57,6 @@ def seals(key: str, peer_nonce: str, node_nonce: str) -> tuple[Mac, Mac]:
         The random number that each side has drawn for this connection.
     """
     drawn = hmac.digest((peer_nonce + node_nonce).encode(), bytes.fromhex(key), hashlib.sha256)
+    # The byte 1 is HKDF's number of the block: a key needs no more than one.
     peer, node = (Mac(hmac.digest(drawn, f"bbflow {VERSION} {side}\x01".encode(), hashlib.sha256)) for side in _SIDES)
     return peer, node

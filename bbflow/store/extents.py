@@ -81,6 +81,7 @@ class Extents:
                 continue
             at = bisect_left(self._free, (offset, 0))
             self._free.insert(at, (offset, size))
+            # Behind it first: what is joined there leaves the places before it as they are.
             self._join(at)
             if at:
                 self._join(at - 1)

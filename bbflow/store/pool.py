@@ -171,6 +171,7 @@ def make_pages(descriptor: int, offset: int, size: int) -> None:
 def _is_in_memory(descriptor: int) -> bool:
     """Whether a file is in tmpfs: statfs(2)."""
     told = ctypes.create_string_buffer(STATFS_BYTES)
+    # Python's `os.fstatvfs` leaves out what kind of file system it is.
     failed = _LIBC.fstatfs(descriptor, told)
     return not failed and ctypes.c_long.from_buffer(told).value == TMPFS_MAGIC
 

@@ -110,6 +110,7 @@ class NodeRoom:
     @contextmanager
     def _changing(self) -> Iterator[Shares]:
         with self._here:
+            # Beside the lock of threads: this one is the descriptor's, which they share.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             try:
                 content = os.pread(self._descriptor, FORMAT.size, 0)

@@ -239,6 +239,7 @@ class Stream:
         parts[rank] = part
         self.has_continued |= part.layout.continues
         if len(parts) == self._due(number):
+            # In the ranks' order: it then lies as the step before, whoever has come first.
             self._land(Step.of_parts(number, [part for _, part in sorted(parts.items())]))
             del self.parts[number]
         return []

@@ -117,6 +117,7 @@ class Consumers(Closable):
         What any node was told of a consumer holds for all: it is told only after all have the consumer's checkpoint.
         """
         frames = [(landed, name) for told in self._told.values() for name, landed in told.items()]
+        # Sorted: the furthest of each comes last, and stays.
         furthest = {name: landed for landed, name in sorted(frames)}
         names = {name for cursors in self.cursors.values() for name in cursors}
         if furthest:

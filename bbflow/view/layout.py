@@ -18,7 +18,7 @@ from bbflow.stream.records import Block
 
 SMALL_BYTES = 4 << 20
 """Chunks of less than that are joined: each costs Dask, and whoever computes, a task."""
-JOINED = 2**64 - 2
+JOINED = 2**64 - 2  # `adios2::JoinedDim`
 """Length of the joined dimension in the shape of a joined array."""
 RANK = f"{OWN}rank"
 """Dimension of values that each writer rank has for itself."""
@@ -176,6 +176,7 @@ def _variable(
     shapes = [shape for shape, _ in laid if shape]
     shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
     dtype = next(block.dtype for blocks in steps for _, block in blocks)
+    # In Python's integers: a shape may have more points than 64 bits count.
     whole = int(np.prod(shape, dtype=object))
     has_holes = any(points_of(pieces) < whole for _, pieces in laid)
     fill = fill_of(written_fill(attributes.encoding(name), dtype), dtype)

@@ -158,6 +158,7 @@ class Lease:
                     return self._ask(self._client(node), wanted)
                 return self._ask(self._joined(self._returning.client(address, error, until_s)), wanted)
             except NodeError as missed:
+                # When it is waited for no more, `error` itself is raised.
                 if self._returning is None or missed is error:
                     raise
 

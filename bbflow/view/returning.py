@@ -58,6 +58,7 @@ class Returning:
         while time.monotonic() < until_s and not self._over.wait(LOOK_S):
             with suppress(NodeError):
                 for now in read_contact(self._contact):
+                    # One that is started again may have another port; in another directory it has no steps.
                     if replace(now, tcp=node.tcp) == node:
                         return NodeClient(now)
         raise error

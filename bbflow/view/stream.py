@@ -270,6 +270,7 @@ class StreamView:
         while last >= 0 and self.continues(last):  # its values are in states that come with a later step
             last -= 1
         statuses = {view.status for view in landing.values()}
+        # The first of these that any node has: one that is open keeps the stream open.
         status = next((each for each in ("aborted", "open", "expected", "closed") if each in statuses), "expected")
         frontier = -1 if lacks_ranks and self._whole else last
         return StreamStanding(part, landing, writers if part else 0, lacks_ranks, frontier, status)

@@ -365,6 +365,7 @@ def _lengthen(directory: Path, text: str) -> bool:
         except FileNotFoundError:
             return False
         try:
+            # JSON's text is in ASCII: as many bytes as characters.
             is_whole = os.fstat(descriptor).st_size == len(text)
             if is_whole:
                 os.pwrite(descriptor, text[LENGTH_AT : LENGTH_AT + LENGTH_DIGITS].encode(), LENGTH_AT)
