@@ -112,4 +112,5 @@ def _automatic(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
 
 def _fewer(size: int, *, is_list: bool) -> int:
     """Return about half; of a list of cells the next lesser power of four, as HEALPix divides its cells."""
+    # The largest power of four below `size`: 4 ** k where `size - 1` has 2 k + 1 or 2 k + 2 bits.
     return 4 ** ((size - 1).bit_length() // 2 - ((size - 1).bit_length() % 2 == 0)) if is_list else -(-size // 2)

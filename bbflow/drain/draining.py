@@ -240,6 +240,7 @@ class Draining:
             reshaped = chosen.reshaped - known
             self._to_tables |= reshaped
             if reshaped:
+                # What was chosen is by the tables that there were.
                 self._chosen.cache_clear()
             for name in unfit.keys() - (reshaped - {item.variable for item in changes}):
                 self._store.leave_out(name, unfit[name])
@@ -269,6 +270,7 @@ class Draining:
         chosen = [self._chosen(layouts_of(step.parts)) for step in new]
         left_out = self._store.left_out
         start, path = len(self._there) + sum(len(batch.numbers) for batch in self._begun), str(self._store.path)
+        # Each once: what is chosen of steps with one layout is one object.
         kept = {name: form for one in {id(one): one for one in chosen}.values() for name, (form, _) in one.kept.items()}
         likes = {name: form for name, form in kept.items() if name not in left_out}
         forms = self._store.forms(likes)

@@ -62,6 +62,7 @@ def rounded(values: Array, bits: int, missing: Sequence[float]) -> Array:
     one = whole.dtype.type(1)
     half = (one << whole.dtype.type(drop - 1)) - one
     odd = (whole >> whole.dtype.type(drop)) & one
+    # A carry may run into the exponent, and is right there: the mantissa is 0 then, of the next power of two.
     new = ((whole + half + odd) & ~((one << whole.dtype.type(drop)) - one)).view(values.dtype)
     stays = ~np.isfinite(new) | (np.abs(values) < np.finfo(values.dtype).tiny)
     for value in missing:

@@ -142,6 +142,7 @@ def _rate(landed_bytes: int, previous: StreamProgress | None, elapsed: float) ->
     now = (landed_bytes - previous.landed_bytes) / elapsed
     if previous.landing_bytes_per_s is None:
         return now
+    # Looks come at uneven times: the longer ago the last one was, the more the new rate counts.
     weight = 1 - math.exp(-elapsed / _SMOOTHING_S)
     return previous.landing_bytes_per_s + weight * (now - previous.landing_bytes_per_s)
 

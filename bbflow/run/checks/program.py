@@ -52,6 +52,7 @@ def read_elf(path: Path) -> Elf | None:
     """Read an ELF file; None if it is none, or can't be read."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            # Bytes 4 and 5 are EI_CLASS, 2 of 64 bits, and EI_DATA, 1 of little-endian: all else has no engine of ours.
             if content[:4] != b"\x7fELF" or content[5] != 1:
                 return None
             if content[4] != 2:
@@ -82,7 +83,7 @@ def _exports(content: mmap.mmap, name: bytes) -> bool:
     for _, kind, _, _, offset, length, link, *_ in sections:
         if kind == SYMBOLS and link < count:
             names = sections[link][4]
-            for i in range(length // 24):
+            for i in range(length // 24):  # an Elf64_Sym's bytes
                 text, _, _, section = struct.unpack_from("<IBBH", content, offset + 24 * i)
                 if section and content[names + text : names + text + len(name)] == name:
                     return True
