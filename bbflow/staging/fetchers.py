@@ -74,6 +74,7 @@ class Fetchers:
         while (jobs := self._next()) is not None:
             try:
                 self._work(jobs, number)
+            # The gate closes before these threads are told: what is still queued comes back the same way, until they are.
             except Closed:
                 continue
 
@@ -155,6 +156,7 @@ class Fetchers:
             transferred_bytes = self._transfer(job.file, job.rank)
         except Closed:
             raise
+        # What a client raises depends on the protocol; a thread that ended by it would leave its tasks waiting forever.
         except Exception as error:
             failure = error
         return Fetched(job, number, started_s, self._clock(), transferred_bytes, failure)

@@ -75,6 +75,7 @@ class Policy(ABC):
         kind = type(self)
         if not is_own(kind):
             return super().__reduce_ex__(protocol)
+        # Another process may not find the user's module by its name: the class is loaded from its file there.
         values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return remake, (origin_of(f"{kind.__module__}:{kind.__qualname__}"), values)
 

@@ -124,4 +124,5 @@ class Probes:
         with self._lock:
             server.asked -= answers.keys()
         if answers and not self.is_closed.is_set():
+            # Without the lock: it plans tasks, which may ask for other sizes.
             self._answered(answers)

@@ -27,6 +27,7 @@ class Retry:
 
     def wait_s(self, failures: int, chance: float) -> float:
         """Return the wait after some failures in a row, in seconds: half of it fixed, half by chance (0 to 1)."""
+        # By chance, or all fetchers that a busy server has refused would come back to it together.
         return min(self.first_s * 2.0 ** (failures - 1), self.longest_s) * (0.5 + 0.5 * chance)
 
 

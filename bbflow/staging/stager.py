@@ -198,6 +198,7 @@ class Stager(Closable):
                     settled += self._note_made(file.url)
                 settled += self._perform(self._waves.final(key))
         if future is not None:
+            # Without the lock: whoever waits for it is called from here, and may call us.
             future.cancel()
         self._settle(settled)
 
@@ -297,6 +298,7 @@ class Stager(Closable):
         """Plan tasks whose sizes are known; one that becomes known later takes its place among them."""
         settled: _Settled = []
         for submission in submissions:
+            # While its source was asked, it may have ended, and another task may have its name.
             if self._tasks.get(submission.task.key) is submission.task and not self._closed:
                 settled += self._add(submission)
         return settled
@@ -366,6 +368,8 @@ class Stager(Closable):
                 if one.error is None:
                     settled += self._perform(self._waves.staged(url))
                 else:
+                    # Before the plan hears of it, which gives the room to others.
+                    # Before the plan hears of it, which gives the room to others.
                     self._shelf.remove(url)
                     settled += self._perform(self._waves.failed(url, one.error))
         self._settle(settled)

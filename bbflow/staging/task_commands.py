@@ -113,6 +113,7 @@ def run_plan(
                 end.result()
                 on_end(step)
         except BaseException:
+            # First: it fails the tasks that wait for files, whose threads the pool's end waits for.
             stager.close()
             pool.shutdown(cancel_futures=True)
             raise

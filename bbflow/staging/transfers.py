@@ -173,6 +173,7 @@ class Transfer:
                     check.take(content)
         if checks[0].differs:
             raise self._damaged(checks[0])
+        # An ETag looks like an MD5 and needn't be one: the store is asked only where it differs.
         if checks[1].differs and self._sources.disproves(self._file.url):
             raise self._damaged(checks[1])
 

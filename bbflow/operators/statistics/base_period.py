@@ -191,6 +191,7 @@ def _quantile(values: Array, q: float) -> Array:
     low, high = (
         np.take_along_axis(ordered, np.clip(rank - 1 + more, 0, len(ordered) - 1)[None], axis=0)[0] for more in (0, 1)
     )
+    # Where the rank is the last valid one, `high` is NaN, and so would 0 of the difference be.
     return np.where(counts > 0, low + np.where(share > 0, share * (high - low), 0), np.nan)
 
 

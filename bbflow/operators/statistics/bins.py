@@ -57,6 +57,7 @@ def cell_table(edges: tuple[float, ...]) -> CellTable:
     """
     breaks = np.array([*edges[:-1], np.nextafter(edges[-1], np.inf), np.nan])
     extent, narrowest = edges[-1] - edges[0], float(np.diff(edges).min())
+    # Bounded before it becomes an integer: of very uneven edges the quotient may be infinite.
     wanted = min(np.ceil(extent / narrowest * (1 + 5 * MARGIN)), 2.0 * MOST_CELLS)
     count = int(min(wanted, MOST_CELLS))
     width = extent / count
@@ -68,6 +69,7 @@ def cell_table(edges: tuple[float, ...]) -> CellTable:
     return CellTable(breaks, cells, edges[0], count / extent, bool(not coarse and count == wanted))
 
 
+# For good, as the table above: the kernel has only addresses of them, and a cache that forgot would free the memory.
 @cache  # it is asked for at every fold
 def _name(edges: tuple[float, ...]) -> str:
     return "bins" + "_".join(map(repr, edges))

@@ -92,6 +92,7 @@ class CoMoments(Family):
         with np.errstate(invalid="ignore", over="ignore"):
             for name in ("x", "y"):
                 shift = np.where(empty, right[f"shift_{name}"], left[f"shift_{name}"])
+                # In float64 from the start: the difference of two unsigned integers would wrap.
                 moved[name] = np.where(count > 0, np.subtract(right[f"shift_{name}"], shift, dtype="f8"), 0)
                 merged[f"shift_{name}"] = shift
                 merged[name] = left[name] + right[name] + count * moved[name]
@@ -163,6 +164,7 @@ def detrended_variance(views: Views, *, ddof: int) -> Array:
     """Return (xx - xy**2 / yy) / (n - ddof), all about the means: of what is left of x without its line over time."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         left = _centred(views, "xx") - _centred(views, "xy") ** 2 / _centred(views, "yy")
+        # Of values on a line nothing is left, which rounding may take below 0.
         return np.where(views["count"] > ddof, np.maximum(left, 0) / (views["count"] - ddof), np.nan)
 
 

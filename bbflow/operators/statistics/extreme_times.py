@@ -44,6 +44,7 @@ class ExtremeTime(Family):
         """Return where values are better than the known ones, or as good and earlier; NaN never is."""
         better = block < known["value"] if self.extreme == "min" else block > known["value"]
         earlier = time < known["time"]
+        # Rare, as steps come in order: else the comparison of equals, a second pass over the block, can be left out.
         if earlier.any():
             earlier &= block == known["value"]
             better |= earlier

@@ -48,6 +48,7 @@ class Harmonics(Family):
     def angles(self, times: Array) -> Array:
         """Return each period's phase at some times, in radians; of shape (periods, times)."""
         periods = np.array(self.periods)[:, None]
+        # Within one period first, which is exact: the error of a large angle grows with the time.
         return np.asarray(2 * np.pi * np.mod(times, periods) / periods)
 
     def fold(self, views: Views, steps: Steps) -> None:
@@ -89,6 +90,7 @@ def _fit(views: Views) -> tuple[Array, Array]:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         x_cos, x_sin = views["x_cos"] - x * cos / n, views["x_sin"] - x * sin / n
         cos_cos, cos_sin = views["cos_cos"] - cos * cos / n, views["cos_sin"] - cos * sin / n
+        # cos**2 + sin**2 is 1 for each step: that is why no sum of sin**2 is kept.
         sin_sin = n - views["cos_cos"] - sin * sin / n
         determinant = cos_cos * sin_sin - cos_sin**2
         told = determinant > LEAST * n.astype("f8") ** 2

@@ -56,6 +56,7 @@ class JointBins(Family):
                 _bin_of(own, edges) for own, edges in zip((values, other.values[at]), self.edges, strict=True)
             )
             inside = valid & (first >= 0) & (second >= 0)
+            # Step by step: of an index that comes twice, `+=` would count one, and within a step each point comes once.
             views["cells"][(first * self.shape[1] + second)[inside], points[inside]] += 1
             views["valid"][...] += valid
 

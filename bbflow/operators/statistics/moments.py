@@ -111,6 +111,7 @@ def _merge_weighted(target: Views, left: Views, right: Views) -> None:
     shift = np.where(left["count"] > 0, left["shift"], right["shift"])
     weight, off = right["weight"].copy(), right["shift"].astype("f8") - shift
     with np.errstate(invalid="ignore", over="ignore"):
+        # Before the first moment, of which it needs the right side's own: the target may be one of the two sides.
         if "second" in target:
             second = left["second"] + right["second"] + 2 * off * right["first"] + off**2 * weight
             target["second"][...] = second

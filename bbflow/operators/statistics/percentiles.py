@@ -28,6 +28,7 @@ def percentile(views: Views, *, sketch: Sketch, q: float) -> Array:
     smallest value that weighs rank + e // 2 is at most (e + 1) // 2 ranks off.
     """
     count = views["count"].astype("i8")
+    # As it is written: 0.1 in binary is a little more, by which rank 1 of 1,000 values would be rank 2.
     rank = np.maximum(_ranks(count, Fraction(str(q)) / 100), 1)
     is_largest = rank >= count  # which is known exactly
     if is_largest.all():
@@ -41,7 +42,6 @@ def percentile(views: Views, *, sketch: Sketch, q: float) -> Array:
 def _ranks(counts: Array, share: Fraction) -> Array:
     """Return ceil(count * share), in Python's integers: with a count, a share of many digits is above 64 bits."""
     different, place = np.unique(counts, return_inverse=True)
-    # In Python's integers: a percentage of many digits makes a numerator that overflows int64.
     ranks = [-(-count * share.numerator // share.denominator) for count in different.tolist()]
     return np.array(ranks, "i8")[place.reshape(counts.shape)]
 

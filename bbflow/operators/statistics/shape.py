@@ -49,6 +49,7 @@ class CentralMoments(Family):
 
     def combine(self, left: Views, right: Views) -> dict[str, Array]:
         """Return the moments of both sides about their common mean."""
+        # The products of counts below don't fit into their int32 from 46,341 steps on.
         a, b = left["count"].astype("f8"), right["count"].astype("f8")
         n = a + b
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):

@@ -30,6 +30,7 @@ def mean(views: Views) -> Array:
 
 def var(views: Views) -> Array:
     """Return (second - first**2 / weight) / weight: of the population."""
+    # Of values that are all the same it is 0, which rounding may take below.
     found: Array = np.maximum(views["second"] - views["first"] ** 2 / views["weight"], 0) / views["weight"]
     return found
 
