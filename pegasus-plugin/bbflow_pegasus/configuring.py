@@ -93,7 +93,8 @@ def configure(buffer: BurstBufferSite, files: Files) -> list[Change]:
     changes = [change for change in changes if change.before != change.after]
     for change in changes:
         record.note(change)
-    return [*changes, Change(files.record, _read(files.record), record.text)] if changes else []
+    # The record first: where a later one can't be written, or its writer is killed, all that was can be had again.
+    return [Change(files.record, _read(files.record), record.text), *changes] if changes else []
 
 
 def undo(files: Files) -> list[Change]:

@@ -109,6 +109,16 @@ def test_undo_gives_back_the_very_same_files(files):
     assert not files.record.exists()
 
 
+@pytest.mark.parametrize("made", range(1, 4))
+def test_undo_gives_back_what_a_configuration_has_changed_that_was_broken_off(files, made):
+    make(configure(BUFFER, files)[:made])
+    make(undo(files))
+    assert files.sites.read_text() == SITES
+    assert files.transformations.read_text() == TRANSFORMATIONS
+    assert files.properties.read_text() == PROPERTIES
+    assert not files.record.exists()
+
+
 def test_undo_removes_files_that_were_not_there(tmp_path):
     files = Files.beside(tmp_path / "pegasus.properties")
     make(configure(BurstBufferSite("/bb", "1GiB"), files))
