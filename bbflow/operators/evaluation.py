@@ -164,6 +164,7 @@ COMPARISONS: Mapping[type[ast.AST], Callable[..., Any]] = {
 ANY = 1000
 FUNCTIONS: Mapping[str, ExpressionFunction] = {
     "where": ExpressionFunction(_where, 3, 3),
+    # Not fmin and fmax, by which what is missing in one operand would be the other one.
     "min": ExpressionFunction(lambda *items: reduce(np.minimum, items), 2, ANY),
     "max": ExpressionFunction(lambda *items: reduce(np.maximum, items), 2, ANY),
     "isnan": ExpressionFunction(_isnan, 1, 1),

@@ -194,6 +194,7 @@ def _wrong(text: str, place: int, why: str) -> ConfigError:
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
     """Yield all nodes in the order in which they are written."""
     yield node
+    # Without the function, whose name is a `Name` as those of variables are.
     children = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
     for child in children:
         yield from _walk(child)

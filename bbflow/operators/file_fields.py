@@ -235,6 +235,7 @@ class FileField:
 @lru_cache(maxsize=64)
 def _mapped(path: Path, _changed: int, _size: int) -> Array:
     """Map held values; each process keeps the mapping."""
+    # What a file had when it was looked at is part of the cache's key: written again, it is another one.
     return load_array(path, "r")
 
 
@@ -363,6 +364,7 @@ def _opened(path: Path) -> Iterator["xr.Dataset"]:
     import xarray as xr
 
     try:
+        # Without Dask's chunks, and without xarray's warning that metadata aren't consolidated.
         data = xr.open_zarr(path, decode_times=False, chunks=None, consolidated=False)
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{path} can't be read as a Zarr store: {error}") from None

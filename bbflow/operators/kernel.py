@@ -141,6 +141,7 @@ def fold_state(
         As `fold`.
     """
     first = steps.values[0]
+    # These have names since the kernel gets addresses only: what was written into the call would be freed before it.
     blocks = np.array([block.ctypes.data for block in steps.values], "u8")
     limits = [(item.lowest.ctypes.data, item.highest.ctypes.data, item.skip.ctypes.data, 0) for item in intervals]
     filters = np.array(limits, FILTER) if limits else NO_FILTERS
@@ -157,5 +158,6 @@ def fold_state(
 def _take(library: ctypes.CDLL, handle: int) -> Array:
     """Copy rows out of the library; they come tile by tile and are put into the order of steps."""
     size = library.bbflow_rows_count(handle) * ROW.itemsize
+    # A copy: the caller frees what it is copied of.
     rows = np.frombuffer(ctypes.string_at(library.bbflow_rows_data(handle), size), ROW)
     return rows[np.argsort(rows["step"], kind="stable")]

@@ -125,6 +125,7 @@ def addresses(views: Views) -> list[int]:
 @cache
 def _code(dtype: np.dtype[Any]) -> tuple[int, Array]:
     code = np.array([TYPES[dtype]], "i4")
+    # With the array, which keeps what lies at its address.
     return code.ctypes.data, code
 
 

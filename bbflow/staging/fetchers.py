@@ -74,7 +74,7 @@ class Fetchers:
         while (jobs := self._next()) is not None:
             try:
                 self._work(jobs, number)
-            # The gate closes before these threads are told: what is still queued comes back the same way, until they are.
+            # The gate closes before these threads are told: until they are, what is queued comes back the same way.
             except Closed:
                 continue
 

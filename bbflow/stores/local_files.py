@@ -31,6 +31,7 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 NOREPLACE, EXCHANGE = 1, 2
 """Flags of renameat2(2)."""
 _AT_FDCWD = -100
+# What kernels before 3.15 and file systems such as NFS say of these flags.
 _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -54,6 +55,7 @@ class LocalFiles:
         path = path_of(url)
         with _refusals(url):
             found = os.stat(path)
+            # To look at a file takes no right to read it: that would be missed only in mid-transfer.
             if not os.access(path, os.R_OK):
                 raise PermissionError
         return _facts(url, found)

@@ -109,6 +109,7 @@ def _moved_store(store: Path, url: str) -> Any:
             content = await asyncio.to_thread(read, key, byte_range)
             return (prototype or default_buffer_prototype()).buffer.from_bytes(content)
 
+        # LocalStore (zarr 3.1) reads ranges past its own `get`.
         async def get_partial_values(
             self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
         ) -> list[Buffer | None]:

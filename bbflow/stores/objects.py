@@ -306,6 +306,8 @@ class ObjectStore:
         endpoint = f"{where}?{urlencode(query, quote_via=quote, safe='')}"
         if self._options.get("skip_signature"):
             return endpoint
+        # Of a virtual host obstore takes the endpoint as it stands and puts a slash behind it: that is the value of
+        # `x-id`: S3 takes no notice of that parameter.
         asked = self._store(bucket, endpoint=f"{endpoint}&x-id=", virtual_hosted_style_request=True)
         return str(self._obstore.sign(asked, method, "", seconds))
 
@@ -417,6 +419,7 @@ class ObjectStore:
         """Iterate over a listing while it has more of what is wanted than asking would have brought."""
         bucket, key = self._open(prefix, needs_key=False)
         unknown, found = set(wanted), dict[str, int]()
+        # A listing begins behind its offset: a name that is shorter by a character comes before the one that is wanted.
         before = f"{key}/{wanted[0].rpartition('/')[2][:-1]}".strip("/")
         with self._refusals(prefix):
             for page in self._obstore.list(bucket, key or None, offset=before or None, chunk_size=PAGE):
@@ -540,6 +543,7 @@ def _md5(url: str, etag: str | None) -> str | None:
 
 def _credentials() -> dict[str, Any]:
     """Read static credentials of the user's profile, unless the environment has some."""
+    # obstore reads the environment by itself, but no profiles.
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return {}
     # In a container a user may have no home: then there are none.

@@ -73,6 +73,7 @@ class Upload:
 
     def drop(self) -> None:
         """Leave nothing of it in the bucket."""
+        # Parts on their way are waited for: one that arrives after the upload was dropped would stay, and be billed.
         self._sending.shutdown(cancel_futures=True)
         with suppress(Exception):  # what it is dropped for is told
             self._request("DELETE", self._upload, b"", {})

@@ -60,6 +60,7 @@ class RemoteFiles:
         """Ask for a file's facts."""
         system, path = self._system(url)
         with _refusals(url):
+            # fsspec has one object for all who ask with the same options, and it remembers what it has listed.
             system.invalidate_cache()
             info = sync(system.loop, self._web.ask, system, path) if url.startswith(HTTP) else system.info(path)
         if info.get("type") == "directory":
@@ -74,6 +75,7 @@ class RemoteFiles:
         system, path = self._system(url)
         refusals = partial(_refusals, url)
         with refusals():
+            # A block size of 0 gives a stream: fsspec's other reader asks for ranges, which this server doesn't have.
             stream = None if facts.ranges else system.open(path, "rb", block_size=0, size=facts.size_bytes)
         if stream is not None:
             with stream:

@@ -57,4 +57,5 @@ def _object(item: ElementTree.Element, is_quoted: bool) -> dict[str, Any]:
 
 def _text(item: ElementTree.Element, name: str, is_quoted: bool = False) -> str:
     text = item.findtext(f"{{*}}{name}") or ""
+    # Keys are encoded as in a form, in which a space is a plus.
     return unquote_plus(text) if is_quoted else text

@@ -41,6 +41,7 @@ class BurstBufferMixin(ParslExecutor):
         is_shared = self.burst_buffer.shared_directory is not None
         self.staging = (BurstBufferStaging if is_shared else BurstBufferProvider)(self.burst_buffer)
         others = default_staging if self.storage_access is None else self.storage_access
+        # Parsl asks the first provider that can have a file, and its own can have all of `file:` and HTTP.
         self.storage_access = [self.staging, *others]
         self._node_settings: NodeSettings | None = None
         self._exchange: RunningExchange | None = None
@@ -55,6 +56,7 @@ class BurstBufferMixin(ParslExecutor):
                 self._node_settings = self._new_node_settings(settings.node_directory)
             self.staging.start(self.label, settings.slots or slots_of(self, self._workers_per_slot))
             super().start()
+        # Where an executor can't start, there is no kernel that would shut it down.
         except BaseException:
             self._close()
             raise

@@ -177,6 +177,7 @@ class Outputs:
 
     def wait(self) -> None:
         """Return when no file is on its way to its own place, and every result that was written is there."""
+        # Again and again: a copy that has ended may have made others begin. Its error is told by its own future.
         while pending := self._pending():
             for future in pending:
                 future.exception()
@@ -245,6 +246,7 @@ class Outputs:
     def _copy(self, place: Place, done: Future[None]) -> None:
         try:
             copying = self._stage_out(place.path, place.url)
+        # A pool that is shut down refuses at once: whoever waits for `done` is told that way, too.
         except Exception as error:
             copying = Future()
             copying.set_exception(error)

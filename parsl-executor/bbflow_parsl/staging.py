@@ -128,12 +128,14 @@ class BurstBufferStaging(BurstBufferProvider):
         if not results:
             return ran
         delivered: Future[Any] = Future()
+        # Parsl's log and monitoring know a task by `parsl_executor_task_id`, which an executor sets on its own future.
         vars(delivered).update({name: value for name, value in vars(ran).items() if name.startswith("parsl_")})
         ran.add_done_callback(lambda _: self._deliver(ran, results, delivered))
         return delivered
 
     def _deliver(self, ran: Future[Any], results: Sequence[Place], delivered: Future[Any]) -> None:
         failed = ran.exception() is not None or isinstance(ran.result(), RemoteExceptionWrapper)
+        # What a failed task has printed says why it failed.
         copies = [self.outputs.deliver(place) for place in results if place.is_stream or not failed]
         when_all_done(copies, lambda: settle(delivered, [*copies, ran]))
 

@@ -62,6 +62,7 @@ def with_more_workers(
     given.pop("self")
     times = workers_per_slot(burst_buffer, given)
     if times > 1:
+        # A pilot starts as many as all three limits allow, so each is to allow more.
         if given.get("max_workers_per_node"):
             given["max_workers_per_node"] *= times
         if given.get("mem_per_worker"):

@@ -117,6 +117,7 @@ def _writer(sequence: int, offset: int) -> Any:
         raise MissingToolError("ruamel.yaml isn't installed: pip install 'bbflow[pegasus]'") from None
     yaml = YAML()
     yaml.preserve_quotes = True
+    # By default ruamel.yaml breaks lines at 80 characters: lines that the user has left long would change.
     yaml.width = 4096
     yaml.indent(mapping=2, sequence=sequence, offset=offset)
     return yaml

@@ -107,6 +107,7 @@ class SiteCredentials:
     def _read(self, path: Path) -> configparser.ConfigParser:
         if path in self._files:
             return self._files[path]
+        # Secrets may have a % in them, and names of headers keep their case.
         content = configparser.ConfigParser(interpolation=None)
         content.optionxform = str  # type: ignore[assignment, method-assign]
         try:

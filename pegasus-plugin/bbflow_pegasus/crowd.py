@@ -87,6 +87,7 @@ class Crowd:
             return Turn(after=first[self._run])
         tokens = [token for token, (run, wave) in waves.items() if wave == first[run]]
         own = "" if self._own is None else self._own.token
+        # Its own may be missing, as on a file system that stood still until it had expired: then its last place holds.
         return Turn(tokens.index(own), len(tokens)) if own in tokens else self._place
 
 

@@ -26,6 +26,7 @@ def delegate(entries: Sequence[Mapping[str, Any]], words: Sequence[str], environ
     MissingToolError
         If it isn't there.
     """
+    # Both write to one file, the job's output: ours came before.
     sys.stdout.flush()
     command = [tool("pegasus-transfer", environment), *words]
     done = subprocess.run(command, input=json.dumps(entries), text=True, env=dict(environment), check=False)

@@ -148,6 +148,7 @@ class TransferJob:
                 failure = error
             duration_s = time.time() - started_s
             self._attempts.append(Attempt(request, source, started_s, duration_s, size_bytes, failure))
+            # Of another replica there would be as many bytes.
             if failure is None or isinstance(failure, CapacityError):
                 break
         return read_bytes
@@ -161,6 +162,7 @@ class TransferJob:
         path = Path(request.target.url)
         sources, url = self._credentials.open(source)
         local = local_path(url)
+        # Onto itself, as by two names of one directory: what lies in a copy's place is removed before the copy comes.
         if local is not None and path.exists() and local.exists() and os.path.samefile(local, path):
             return path.stat().st_size, 0
         file = File(url, request.size_bytes, request.checksum)

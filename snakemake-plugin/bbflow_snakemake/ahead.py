@@ -56,6 +56,7 @@ class Ahead:
         self._coming: dict[str, dict[str, Future[Locations]]] = {}
         self._futures: dict[str, Future[Locations]] = {}
         self._submitted = 0
+        # Snakemake's interface has no call for the end of a storage provider.
         atexit.register(self.close)
 
     def announce(self, sizes: Mapping[str, int]) -> str:

@@ -48,6 +48,7 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
                 cache.size[key] = file.size_bytes
         for name in directories:  # their times and sizes are asked for only if they are wanted
             cache.exists_in_storage[self.cache_key(local_suffix(f"{parent_of(self.query)}/{name}"))] = True
+        # At last: from here on Snakemake takes whatever isn't among those for missing.
         known.add(parent)
 
     def get_inventory_parent(self) -> str | None:

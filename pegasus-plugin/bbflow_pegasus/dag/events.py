@@ -29,6 +29,7 @@ def with_new_jobs(text: str, dag: Dag, origins: Mapping[str, str]) -> str:
     assert stamp is not None
     # The daemon reads line by line: jobs must be told of before anything that names them.
     now = {" event=job.info ": _infos(infos, dag, origins, stamp), " event=job.edge ": _edges(dag.edges, stamp)}
+    # Both are used up by the first line of their kind, whose place they take; the other lines of that kind go.
     told: list[str] = []
     for line in lines:
         kind = next((kind for kind in now if kind in line), None)

@@ -74,6 +74,7 @@ def remove_waves(where: SubmitDir) -> bool:
     kept = [path for path in belongings(where.path / FOLDER) if path.is_relative_to(where.path / KEPT)]
     for path in kept:
         shutil.copy2(path, where.path / path.relative_to(where.path / KEPT))
+    # At last: what was broken off before can be done again, since all that was kept is still there.
     remove(where.path / FOLDER)
     (where.path / WAVES).unlink(missing_ok=True)
     return bool(kept)
