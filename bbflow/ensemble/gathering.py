@@ -393,6 +393,7 @@ class EnsembleFold:
             for window in self._inner:
                 reached: dict[str, int] = {}
                 for _, rows in groupby(self._ready(unit, window), lambda item: item[0]):
+                    # Not within a time: the runs of a design's group are folded together, or not yet.
                     if left <= 0:
                         break
                     for _, name, at, row in rows:

@@ -133,6 +133,7 @@ def _transit(events: Sequence[Event], landed: Sequence[Event]) -> Content:
 
 def most_at_once(events: Sequence[Event]) -> int:
     """Return how many of some events lasted at the same time at most."""
+    # Of one time ends come first, as -1 is less than 1: tasks that follow each other in a slot don't overlap.
     changes = sorted([(e["started_s"], 1) for e in events] + [(e["ended_s"], -1) for e in events])
     most = lasting = 0
     for _, change in changes:

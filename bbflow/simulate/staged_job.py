@@ -79,6 +79,7 @@ class SimulatedStaging:
         self._random = np.random.default_rng(seed)
         self._application: SimulatedApplication | None = None
         if application is not None:
+            # With random numbers of its own: with all policies it is the same, however many each of them draws.
             self._application = SimulatedApplication(world, application, file_system, pfs, seed + 1)
         self._read_s: list[float] = []
 

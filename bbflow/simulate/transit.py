@@ -139,6 +139,7 @@ class SimulatedTransit:
         self._gate: FluidGate | None = None
         self._drains = itertools.count()
         if scenario.application is not None:
+            # With random numbers of its own: in all ways it is the same, however many each of them draws.
             self._application = SimulatedApplication(world, scenario.application, pfs, self._pfs, seed + 1)
         self._client_bytes = scenario.simulation.node_step_bytes
         self._count = scenario.burst_buffer.count(scenario.simulation.nodes)

@@ -250,11 +250,13 @@ class World:
 
     def _rounded_s(self, when_s: float) -> float:
         resolution_s = self._resolution_s
+        # What is a multiple but for rounding is that one, and not the next.
         return math.ceil(when_s / resolution_s - 1e-9) * resolution_s if resolution_s else when_s
 
     def _end_flows(self) -> None:
         self._move()
         rows = np.flatnonzero(self._active)
+        # What comes may start flows in rows that were freed here; those are behind us, as the rows were chosen before.
         for row in rows[self._left[rows] <= self._rates[rows] * _DONE_S]:
             flow = self._flows.pop(int(row))
             self._rates[row] = 0

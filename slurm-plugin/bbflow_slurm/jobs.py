@@ -116,6 +116,7 @@ class JobSpace:
                 os.rmdir(self._coming, dir_fd=records.descriptor)  # of one that was killed here
             records.make_directory(self._coming)
             inode = self._give(records, owner)
+            # Before it has the job's name: if this is killed then, `tear_down` knows by the inode what it may remove.
             self._note(records, Noted(owner.uid, owner.gid, owner.room_bytes, inode))
             os.rename(self._coming, self._job, src_dir_fd=records.descriptor, dst_dir_fd=jobs.descriptor)
 
@@ -185,6 +186,7 @@ class JobSpace:
                     # Before the lock is waited for, so that whoever copies sees it and lets go.
                     records.write(self._ending, b"")
                     with self._locked(records, end_s):
+                        # The record goes last: by nothing else is a directory known to be the job's.
                         self._remove(jobs, records)
                         records.unlink(self._record)
                 for name in (self._ending, self._lock):

@@ -45,6 +45,7 @@ def overlaps(source: Mesh, target: Mesh) -> tuple[Array, Array, Array, Array]:
     (numbers, own), (others, theirs) = _shapes(source), _shapes(target)
     tree = shapely.STRtree(theirs)
     found: list[tuple[Array, Array, Array]] = []
+    # A cell on the meridian where turns begin lies in two of them: what it has in common is found in both.
     for turn in (-2 * np.pi, 0.0, 2 * np.pi):
         turned = own
         if turn:  # whose rounding may let sides cross
