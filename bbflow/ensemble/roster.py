@@ -138,7 +138,7 @@ class MemberRoster:
 
     def __init__(self, output: Path) -> None:
         self._folder = output / FOLDER
-        self._known: dict[str, tuple[int, bytes]] = {}
+        self._known: dict[str, tuple[tuple[int, int], bytes]] = {}
 
     def members(self, names: tuple[str, ...]) -> dict[str, Member]:
         """Return all members by name."""
@@ -166,9 +166,10 @@ class MemberRoster:
 
     def _read(self, name: str, found: os.stat_result) -> bytes:
         """Read a file, unless it is the one that was read before: each is replaced, never changed."""
-        known = self._known.get(name)
-        if known is None or known[0] != found.st_ino:
-            known = self._known[name] = found.st_ino, (self._folder / name).read_bytes()
+        # The inode's number alone may be another file's by then: ext4 gives it again as soon as it is free.
+        known, now = self._known.get(name), (found.st_ino, found.st_mtime_ns)
+        if known is None or known[0] != now:
+            known = self._known[name] = now, (self._folder / name).read_bytes()
         return known[1]
 
     def begin(self, member: str) -> MemberAttempt:
