@@ -191,6 +191,7 @@ class CommonGrid(msgspec.Struct, frozen=True, kw_only=True):
 def digest_of(values: Array) -> str:
     """Return what tells an array from all others."""
     told = f"{values.dtype.str} {values.shape} ".encode()
+    # The bytes of objects are only their addresses.
     content = repr(values.tolist()).encode() if values.dtype == object else np.ascontiguousarray(values).tobytes()
     return sha256(told + content).hexdigest()[:32]
 

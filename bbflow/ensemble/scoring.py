@@ -164,6 +164,7 @@ def by_probability(probability: Array, happened: Array, weights: Array, bins: in
     """
     valid = np.isfinite(probability) & np.isfinite(happened)
     p, o, w = probability[valid], happened[valid], weights[valid]
+    # A probability is a share of the members: rounded, k / n times the bins may be just below the bin that it begins.
     at = np.minimum((p * bins + 1e-9).astype("i8"), bins - 1)
     return np.stack([np.bincount(at, own, bins) for own in (w, w * p, w * o)])
 

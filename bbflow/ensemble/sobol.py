@@ -83,6 +83,7 @@ class GroupCoMoments(Family):
         for first in range(0, len(values), size):
             group, there = values[first : first + size], valid[first : first + size].all(axis=0)
             views["count"][...] += there
+            # Of each product one factor is about the mean before this group, the other about the new one (Welford).
             before = np.where(there, group - views["mean"], 0)
             views["mean"][...] += before / np.maximum(views["count"], 1)
             after = np.where(there, group - views["mean"], 0)
