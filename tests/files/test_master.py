@@ -367,6 +367,19 @@ def test_room_that_was_promised_is_nobody_elses(bench):
     assert bench.said[TWO]["granted"] == {"io": 8192}
 
 
+def test_who_had_to_wait_for_room_gets_no_more_than_it_needs(bench):
+    bench.enter(ONE)
+    assert bench.say(ONE, "room", node="io", bytes=4096, wish=ROOM)["granted"] == {"io": ROOM // 8}
+    bench.enter(TWO)
+    assert bench.say(TWO, "room", node="io", bytes=ROOM, wish=ROOM) is None
+    bench.say(ONE, "bye")
+    assert bench.said[TWO]["granted"] == {"io": ROOM}
+    bench.enter(ONE)
+    assert bench.say(ONE, "room", node="io", bytes=4096, wish=ROOM) is None
+    bench.say(TWO, "bye")
+    assert bench.said[ONE]["granted"] == {"io": 4096}
+
+
 def test_who_begins_to_listen_is_told_which_nodes_have_come_meanwhile(bench):
     session = bench.enter(ONE)["session"]
     told = bench.say(LISTENER, "join", session=session, listen=True)

@@ -326,8 +326,9 @@ class FileOpening:
             self._filling.make_room(node, size)
             error = OSError(errno.ENOSPC, f"IOnode {name} is full: {node.free_bytes} bytes of {node.capacity} are free")
             call.wait(RoomEvent(name), error, self._core.options.room_timeout_s, self._core.clock())
-        # A wish saves its client further requests, but must not take what other writers need.
-        wish = min(pages(call.asked.wish), node.free_bytes // 8)
+        # A wish saves its client further requests, but must not take what other writers need. Who had to wait isn't the
+        # only one: its client's other calls wait on, and don't look at what it has to spare.
+        wish = 0 if call.blocked else min(pages(call.asked.wish), node.free_bytes // 8)
         return GrantReply(granted=self._grant(call.session, name, max(size, wish)))
 
     def resume(self, session: Session, asked: SessionRequest, in_flight: list[Given]) -> list[int]:
