@@ -42,7 +42,7 @@ def make(directory: Path, *patterns: str) -> None:
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_own(directory)
-    if not is_marked(directory) and any(directory.iterdir()):
+    if not is_marked(directory) and not _is_begun(directory):
         raise ConfigError(f"{directory} isn't empty, and bbflow didn't make it: move it, or give another directory")
     new = _new(directory, patterns)
     taken = (path for path in _found(directory, _split(new)) if not _is_directory(path))
@@ -138,6 +138,14 @@ def remove(directory: Path) -> None:
             directory.rmdir()
 
 
+def remove_begun(directory: Path) -> None:
+    """Remove a directory for whose mark whoever made it had no time: one that is empty but for the mark's file."""
+    with suppress(OSError):
+        if _is_begun(directory):
+            (directory / MARK).unlink(missing_ok=True)
+            directory.rmdir()
+
+
 def locked(directory: Path, refusal: str) -> AbstractContextManager[None]:
     """Be the one process that works in a marked directory, for as long as a ``with`` lasts.
 
@@ -172,6 +180,11 @@ def _note(directory: Path, new: Sequence[str], header: str, taken: Path | None) 
         path = str(directory / MARK)
         with naming(path), open(path, "a", opener=_unlinked) as file:
             file.write("".join(f"{line}\n" for line in (*first, *new)))
+
+
+def _is_begun(directory: Path) -> bool:
+    """Whether a directory is empty, but for the file of a mark before its first line."""
+    return all(path.name == MARK and not path.lstat().st_size for path in directory.iterdir())
 
 
 def _is_in_the_way(mark: Path) -> bool:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bbflow.errors import CapacityError, NodeError, describe_end
-from bbflow.host.belongings import is_made, make, remove
+from bbflow.host.belongings import is_made, make, remove, remove_begun
 from bbflow.host.closable import Closable
 from bbflow.host.log import log
 from bbflow.landing.client import NodeClient
@@ -161,8 +161,7 @@ class EmbeddedNodes(Closable):
         for name in self._processes:
             own = own_directory(self._root, name, self.contact)
             remove(own)  # of an agent that a signal had ended just before
-            with suppress(OSError):  # an empty one, of an agent that was killed before it had marked it
-                own.rmdir()
+            remove_begun(own)  # of an agent that was killed before it had marked it
             if self.contact.exists():
                 remove_node(self.contact, name, str(own))
         if not self.contact.exists():

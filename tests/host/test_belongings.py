@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bbflow.errors import ConfigError
 from bbflow.host import belongings
-from bbflow.host.belongings import MARK, claim, clear, foreign, is_made, locked, make, remove
+from bbflow.host.belongings import MARK, claim, clear, foreign, is_made, locked, make, remove, remove_begun
 from testsupport.foreign import assert_untouched, foreign_paths, plant
 
 OURS = ("pool", "state/*.[01]", "store/**/zarr.json", "store/**/c/**", "scratch/**", "figures/a.png")
@@ -81,6 +81,23 @@ def test_a_copy_of_a_directory_of_ours_is_its_owner_s(tmp_path):
     assert not is_made(tmp_path / "kept")
     remove(tmp_path / "kept")
     assert (tmp_path / "kept/pool").exists()
+
+
+def test_a_directory_whose_mark_was_begun_is_made_or_removed_by_the_next(tmp_path):
+    begun, noted = tmp_path / "begun", tmp_path / "noted"
+    for directory in (begun, noted):
+        directory.mkdir()
+        (directory / MARK).touch()
+    make(begun, *OURS)
+    assert is_made(begun)
+    remove_begun(begun)
+    remove_begun(noted)
+    remove_begun(tmp_path / "none")
+    assert list(tmp_path.iterdir()) == [begun]
+    (tmp_path / "theirs").mkdir()
+    planted = plant(tmp_path / "theirs", [Path("a"), Path(MARK)])
+    remove_begun(tmp_path / "theirs")
+    assert_untouched(planted)
 
 
 def test_what_is_written_while_a_directory_is_removed_goes_with_it(tmp_path, monkeypatch):

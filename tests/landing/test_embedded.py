@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bbflow.errors import CapacityError, NodeError, StreamError
+from bbflow.host.belongings import MARK
 from bbflow.landing.client import NodeClient
 from bbflow.landing.embedded import EmbeddedNodes, own_directory, spawn_node
 from bbflow.net.contact import read_contact
@@ -104,11 +105,15 @@ def test_an_agent_that_is_always_killed_is_one_clear_error(short):
     assert list(short.iterdir()) == []
 
 
-def test_an_agent_that_is_killed_before_it_has_marked_its_directory_leaves_none(short):
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_an_agent_that_is_killed_before_it_has_marked_its_directory_leaves_none(short, is_begun):
     kill = killing(1000)
 
     def spawn(name, root, capacity, contact, **options):
-        own_directory(root, name, contact).mkdir(exist_ok=True)
+        own = own_directory(root, name, contact)
+        own.mkdir(exist_ok=True)
+        if is_begun:
+            (own / MARK).touch()
         return kill(name, root, capacity, contact, **options)
 
     with pytest.raises(NodeError, match="SIGKILL"):
