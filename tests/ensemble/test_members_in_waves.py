@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from waves import Waves, fields
 
@@ -67,8 +68,8 @@ def test_a_member_runs_by_the_command_line_and_the_ensemble_ends_with_down(tmp_p
 
 def keeper_of(config):
     """The process that keeps an ensemble's nodes."""
-    words = f"ensemble keep {config}".encode().replace(b" ", b"\0")
-    return next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if words in path.read_bytes())
+    processes, words = psutil.process_iter(["cmdline"]), f"ensemble keep {config}"
+    return next(each.pid for each in processes if words in " ".join(each.info["cmdline"] or ()))
 
 
 @pytest.mark.timeout(300)

@@ -60,7 +60,7 @@ def interrupted():
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0.3)  # of the limit of the test
     try:
         with suppress(KeyboardInterrupt):
             yield
@@ -68,6 +68,7 @@ def interrupted():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left_s)
 
 
 @KINDS

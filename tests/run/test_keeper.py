@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -119,9 +118,11 @@ def test_segments_of_killed_ranks_go_and_those_of_other_jobs_stay(ranks, shell):
             assert other.stdout.readline() == "up\n"
             with keep(*shell, *command) as process:
                 assert process.stdout.readline() == "up\n"
-                if shell:
-                    time.sleep(3 * keeper.FIRST_LOOK_S)  # it looks for launchers at its own pace
-                family = psutil.Process(process.pid).children(recursive=True)
+                kept = psutil.Process(process.pid)
+                if shell:  # it looks for launchers at its own pace, and waits between two looks
+                    waited = kept.num_ctx_switches().voluntary
+                    until(lambda: kept.num_ctx_switches().voluntary >= waited + 2)
+                family = kept.children(recursive=True)
                 (launcher,) = (member.pid for member in family if member.name() == "mpiexec")
                 ours = segments_of(launcher)
                 assert ours
