@@ -91,7 +91,7 @@ def place_space(
 
 
 def resolve_chain(moves: Sequence[Move], grid: Grid, variables: Variables) -> Placement:
-    """Find the points; see `Space.resolve`."""
+    """Place a chain of moves, each group on the grid that the one before results in; see `place_space`."""
     own, *others = _groups(moves)
     placed: Placement = _place_group(own, grid, variables)
     given = grid

@@ -180,7 +180,7 @@ def _of_track(grid: Grid, track: Track, shifted: Array | None) -> list[Described
 
 
 def resolve(moves: Sequence[Move], grid: Grid, variables: Callable[[str], Array]) -> TrackPlacement:
-    """Find the points; see `Space.resolve`."""
+    """Place selections and one reduction on a grid; see `place_space`."""
     column = place_column(moves[0], grid, variables) if moves and isinstance(moves[0], Levels) else None
     draft = Draft.of(grid, variables)
     if column is not None:
