@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from math import isfinite, prod
+from math import isfinite, nan, prod
 from operator import is_
 from typing import Any
 
@@ -13,7 +13,7 @@ from msgspec import UNSET
 from bbflow.configuring.step_time import TimeConfig
 from bbflow.errors import ConfigError, nearest
 from bbflow.operators.windows.calendars import SECONDS_SINCE, Clock, same_date
-from bbflow.operators.windows.date_texts import date_in, read_date
+from bbflow.operators.windows.date_texts import DIGITS, date_in, read_date, read_digits
 from bbflow.operators.windows.time_units import SINCE
 from bbflow.operators.windows.tolerance import spacing
 from bbflow.stream.attributes import FILE, meant
@@ -224,6 +224,12 @@ class StepTimes:
 
     def _time(self, number: int, told: ToldTime) -> float:
         if isinstance(told.value, int | float):
+            units = self._config.units or told.axis[0] or ""
+            if told.type == "float" and DIGITS.fullmatch(units):
+                raise ConfigError(
+                    f"step {number}: its time is a float in {units!r}, whose digits are off by days: let the program "
+                    "write double precision"
+                )
             return self._in_own_units(number, float(told.value), told.axis)
         try:
             first = _number(told.value, self._clock)
@@ -243,6 +249,8 @@ class StepTimes:
         units, calendar = self._config.units or axis[0], self._config.calendar or axis[1]
         if not self._converts or units is None:
             return value
+        if DIGITS.fullmatch(units):
+            return self._of_digits(number, value)
         if (units, calendar) not in self._known:
             own = self._clock.calendar if calendar is None else calendar
             self._known[units, calendar] = Clock.of(units, own, self._clock.missing)
@@ -257,6 +265,14 @@ class StepTimes:
                 f"{self._clock.calendar}, which has other days: fold them in runs of their own"
             )
         return value if own_date is None else self._clock.number(own_date)
+
+    def _of_digits(self, number: int, value: float) -> float:
+        """Return a time that is told by the digits of a number; NaN if they are no date."""
+        date = read_digits(value)
+        try:
+            return nan if date is None else date.number(self._clock)
+        except ConfigError as error:
+            raise ConfigError(f"step {number}: {error}") from None
 
     def bounds(self, number: int, parts: Parts) -> tuple[float, float] | None:
         """Return the ends of what a step stands for; None if nothing tells them."""
@@ -352,7 +368,8 @@ def clock_of(time: TimeConfig, attributes: StreamAttributes, told: ToldTime | No
     units = time.units or axis[0] or own.get("units")
     told_calendar = axis[1] if axis[0] is not None else own.get("calendar")  # that of this step, not of a later one
     calendar = str(time.calendar or told_calendar or "standard")
-    if time.start is not None or (told is not None and isinstance(told.value, str)):
+    is_date = (told is not None and isinstance(told.value, str)) or DIGITS.fullmatch(str(units)) is not None
+    if time.start is not None or is_date:
         is_axis = time.units is not None or SINCE.fullmatch(str(units)) is not None
         return Clock.of(str(units) if is_axis else SECONDS_SINCE, calendar)
     if units is not None and encoding.is_packed:

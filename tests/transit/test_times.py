@@ -18,7 +18,7 @@ from bbflow.drain.rescuing import Rescue
 from bbflow.errors import ConfigError
 from bbflow.net.contact import read_contact
 from bbflow.operators.windows.calendars import Clock
-from bbflow.operators.windows.date_texts import date_in, read_date
+from bbflow.operators.windows.date_texts import date_in, read_date, read_digits
 from bbflow.reading.wire_types import Attribute
 from bbflow.stream.cf import StreamAttributes
 from bbflow.stream.records import BlockForm, Layout, Step
@@ -67,6 +67,10 @@ for n in range(40):
             stream.write("time", np.array([50 + n / 2]), [1], [0], [1])
             if n == 0:
                 stream.write_attribute("time/units", "days since 2000-01-01")
+        elif kind == "digits":
+            stream.write("time", float(date.strftime("%Y%m%d")) + date.hour / 24)
+            if n == 0:
+                stream.write_attribute("time/units", "day as %Y%m%d.%f")
         elif kind == "attribute":
             if n:
                 io.remove_attribute("date")
@@ -83,6 +87,8 @@ CASES = {
     "letters-360_day": {"calendar": "360_day"},
     "rows": {"variable": "when", "units": "hours since 2000-01-01"},
     "one": {},
+    "digits": {},
+    "digits-360_day": {"calendar": "360_day"},
     "attribute": {"attribute": "date"},
     "nothing": {"start": FIRST, "interval": "12h"},
     "nothing-noleap": {"start": FIRST, "interval": 0.5, "units": "days since 1999-01-01", "calendar": "noleap"},
@@ -273,6 +279,28 @@ def test_dates_are_read_in_the_forms_that_programs_write(text, date):
 @pytest.mark.parametrize("text", ["", "2018", "T2", "2018-13-01", "2018-06-17T25:00", "12", "2018-06-17 noon"])
 def test_what_is_no_date_is_none(text):
     assert read_date(text) is None
+
+
+def test_the_digits_of_a_number_are_the_date_that_cdo_and_icon_mean():
+    clock = Clock("seconds since 1970-01-01")
+    for day, year in (("20180617", 2018), ("00010131", 1), ("99991231", 9999)):
+        for minute in range(0, 1440, 7):
+            date = read_digits(float(day) + minute / 1440).number(clock)
+            assert str(clock.date(date)) == f"{year:04d}-{day[4:6]}-{day[6:]} {minute // 60:02d}:{minute % 60:02d}:00"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -20180617.0, 0.0, 20181301.0, 20180600.5, 123456789.0, 9.96921e36])
+def test_digits_that_are_no_date_are_none(value):
+    assert read_digits(value) is None
+
+
+def test_dates_of_digits_need_double_precision():
+    base = {"time/units": "day as %Y%m%d.%f"}
+    assert times_of({}, steps_of({}, value=20180617.25), base=base) == ["2018-06-17 06:00:00"]
+    with pytest.raises(ConfigError, match=r"step 0: its time is a float in 'day as %Y%m%d\.%f', whose digits are off"):
+        times_of({}, steps_of({}, value=20180616.0, kind="float"), base=base)
+    with pytest.raises(ConfigError, match="step 0: '20180230' isn't a date of the calendar 'standard'"):
+        times_of({}, steps_of({}, value=20180230.0), base=base)
 
 
 def test_a_file_with_two_dates_in_its_name_tells_none():

@@ -1,8 +1,9 @@
-"""Dates as programs write them as text: ISO 8601, WRF's, and those in names of files."""
+"""Dates as programs write them as text: ISO 8601, WRF's, those in names of files; and as the digits of a number."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import cftime  # type: ignore[import-untyped]
@@ -24,6 +25,8 @@ BASIC = (
 """``20180617``, ``20180617T060000``, ``2018061706``."""
 _TEXTS = tuple(re.compile(form, re.IGNORECASE) for form in (EXTENDED, BASIC))
 _NAMES = tuple(re.compile(rf"(?<!\d)(?:{form.replace('[-+]?', '')})(?!\d)") for form in (EXTENDED, BASIC))
+DIGITS = re.compile(r"\s*days?\s+as\s+%Y%m%d\.%f\s*", re.IGNORECASE)
+"""Units of numbers whose digits are a date, and whose fraction is one of its day: as ICON and CDO write them."""
 SECONDS_PER_DAY = 86400
 PARTS = ("year", "month", "day", "hour", "minute", "second", "of_day", "zone")
 
@@ -60,6 +63,16 @@ def read_date(text: str) -> DateText | None:
     bare = text.strip("\0 \t\r\n")
     found = (form.fullmatch(bare) for form in _TEXTS)
     return next((_made(match) for match in found if match is not None), None)
+
+
+def read_digits(value: float) -> DateText | None:
+    """Read a number such as 20180617.25, six hours into that day; None if it isn't a date."""
+    if not 0 <= value < 10**8:
+        return None
+    day = read_date(f"{int(value):08d}")
+    after_s, off_s = math.fmod(value, 1) * SECONDS_PER_DAY, math.ulp(value) * SECONDS_PER_DAY
+    after_s = round(after_s) if abs(after_s - round(after_s)) <= off_s else after_s
+    return day and replace(day, text=f"{value:.15g}", after=timedelta(seconds=after_s))
 
 
 def date_in(name: str) -> DateText | None:

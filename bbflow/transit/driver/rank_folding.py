@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence, Set
 
 from bbflow.host.log import tell
 from bbflow.operators.windows.calendars import Clock
+from bbflow.operators.windows.date_texts import DIGITS
 from bbflow.stream.records import Layout
 from bbflow.transit.driver.rank_plans import (
     FoldedArrays,
@@ -114,6 +115,8 @@ class RankFolding:
             return "its steps are taken by a schema"
         told = None if is_counted else told_by(batch.laid[-1].parts, self._run.config.time.variable)
         is_number = told is not None and told.source == "variable" and not isinstance(told.value, str)
+        if told is not None and DIGITS.fullmatch(told.axis[0] or ""):
+            is_number = False  # what ranks compare are numbers of the stream's clock
         return why_no_times(passed) or ("" if is_counted or is_number else "no number in each step tells the time")
 
     def take(self, batch: Batch) -> None:
