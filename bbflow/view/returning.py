@@ -1,5 +1,6 @@
 """Nodes whose connection has broken: an agent that was killed is started again on what it holds, and is waited for."""
 
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -31,7 +32,7 @@ class Returning:
     def __init__(self, contact: Path, back_s: float, *, is_silent: bool = False) -> None:
         self._contact, self._back_s, self._is_silent = contact, back_s, is_silent
         self._over = threading.Event()
-        self._said: set[str] = set()
+        self._said: set[tuple[str, str]] = set()
 
     def until_s(self) -> float:
         """Until when a node that has just been missed is waited for (`time.monotonic`)."""
@@ -52,10 +53,14 @@ class Returning:
         Raises
         ------
         NodeError
-            `error`, if it doesn't come back in time, or in another directory, or it isn't waited for any more.
+            `error`, if it doesn't come back in time, or in another directory, or it isn't waited for any more; at once
+            if it has ended with all that it held, as a run's own nodes do with a run that is killed.
         """
-        self._say(node.name)
         while time.monotonic() < until_s and not self._over.wait(LOOK_S):
+            if node.host == socket.gethostname() and not Path(node.directory).exists():
+                self._say(node.name, "has ended, and what it held is gone: it isn't waited for")
+                break
+            self._say(node.name, f"doesn't answer: it has {self._back_s:g} s to be started again")
             with suppress(NodeError):
                 for now in read_contact(self._contact):
                     # One that is started again may have another port; in another directory it has no steps.
@@ -63,11 +68,10 @@ class Returning:
                         return NodeClient(now)
         raise error
 
-    def _say(self, name: str) -> None:
-        if name not in self._said and not self._is_silent:
-            self._said.add(name)
-            waited = f"it has {self._back_s:g} s to be started again"
-            tell(f"BB node {name} doesn't answer: {waited}")
+    def _say(self, name: str, what: str) -> None:
+        if (name, what) not in self._said and not self._is_silent:
+            self._said.add((name, what))
+            tell(f"BB node {name} {what}")
 
     def end(self) -> None:
         """Wait no more."""

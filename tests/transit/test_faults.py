@@ -30,8 +30,8 @@ def slow_config(directory, processes=1):
     return mainjob.write_config(directory, nodes={"capacity": "512KiB"}, workers=workers, raw={"variables": ["tas"]})
 
 
-def config_with_worker(directory, **changes):
-    return mainjob.write_config(directory, workers={"processes": 1, "batch_steps": 8}, **changes)
+def config_with_worker(directory):
+    return mainjob.write_config(directory, workers={"processes": 1, "batch_steps": 8})
 
 
 def write_thresholds(folder, limits):
@@ -131,12 +131,10 @@ def test_a_second_interrupt_at_the_very_end_of_the_analysis_ends_the_run(program
 
 
 def test_a_killed_run_leaves_no_process_and_no_pool(program, tmp_path):
-    # Neither simulation nor analysis waits a minute for the nodes to come back.
-    xml = tmp_path / "climate.xml"
+    xml = tmp_path / "climate.xml"  # the simulation waits no minute for the nodes to come back
     xml.write_text(bbflow_adios2.engine_xml("climate", NodeLossTimeoutSecs="1"))
     command = mainjob.simulation(program, 1, 100_000, config=xml)
-    config = config_with_worker(tmp_path, nodes={"capacity": "8MiB", "back_s": 1})
-    process = mainjob.start_run(config, command)
+    process = mainjob.start_run(config_with_worker(tmp_path), command)
     wait_for_folds(process, tmp_path / "out", 2)
     children, seen = descendants(process), mainjob.in_memory(process)
     process.kill()

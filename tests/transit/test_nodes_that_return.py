@@ -18,9 +18,9 @@ from bbflow import connect
 from bbflow.drain.drain_task import Drained, DrainWork, write_next
 from bbflow.errors import BbflowError, ConfigError, NodeError
 from bbflow.events import read_events
-from bbflow.landing.client import NodeClient, status_of
+from bbflow.landing.client import NodeClient, status_of, tell_node
 from bbflow.landing.replies import AttachReply
-from bbflow.landing.requests import AttachRequest, DropRequest
+from bbflow.landing.requests import AttachRequest, DropRequest, StopRequest
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.lease import Lease
 from bbflow.view.returning import Returning
@@ -124,6 +124,16 @@ def test_a_node_that_comes_back_empty_ends_the_analysis(faulty_nodes, tmp_path):
         nodes.start("bb1")
         with pytest.raises(NodeError, match="BB node bb1"):
             analysis.wait(300)
+
+
+def test_a_node_that_has_ended_with_all_that_it_held_is_not_waited_for(faulty_nodes, tmp_path, capfd):
+    nodes = faulty_nodes(2, "1MiB")
+    with writing(nodes), analysis_of(nodes, tmp_path, back_s=3000) as analysis:
+        await_folds(tmp_path)
+        tell_node(nodes.nodes[1], StopRequest(force=True))
+        with pytest.raises(NodeError, match="BB node bb1"):
+            analysis.wait(300)
+    assert "BB node bb1 has ended, and what it held is gone: it isn't waited for" in capfd.readouterr().err
 
 
 def test_an_analysis_ends_if_another_one_takes_the_stream_while_its_node_returns(faulty_nodes, tmp_path):
