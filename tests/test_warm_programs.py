@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from testsupport import forks
-from testsupport.processes import finish, running
+from testsupport.processes import finish, running, words_of
 from testsupport.waiting import until
 from testsupport.writers import LAUNCHED
 
@@ -174,7 +174,7 @@ def test_what_a_run_starts_in_its_turn_is_a_fork_too(tmp_path):
     words = [sys.executable, "-m", "bbflow", "run", "run.json", "--no-report", "--", "sleep", "100"]
     with running(words, cwd=tmp_path) as process:
         family = psutil.Process(process.pid)
-        (node,) = until(lambda: [child for child in family.children() if "node" in child.cmdline()], of=process)
+        (node,) = until(lambda: [child for child in family.children() if "node" in words_of(child)], of=process)
         maps = Path(f"/proc/{node.pid}/maps").read_text()
         process.send_signal(signal.SIGINT)
         finish(process)
@@ -200,9 +200,8 @@ def test_warm_processes_end_with_pytest_even_if_it_is_killed(tmp_path):
     with process:
         try:
             until(lambda: (tmp_path / "there").exists())
-            servers = [
-                child for child in psutil.Process(process.pid).children() if "warm_server" in str(child.cmdline())
-            ]
+            family = psutil.Process(process.pid).children()
+            servers = [child for child in family if "warm_server" in str(words_of(child))]
         finally:
             process.kill()
     assert len(servers) == 1

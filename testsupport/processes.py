@@ -71,13 +71,20 @@ def finish_well(process):
     return said
 
 
+def words_of(process):
+    """Return the words that a process was started with; none if it has ended meanwhile."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def started(make):
     """Make something that starts a process of its own; return it and the process."""
     before = set(psutil.Process().children())
     made = make()
-    (process,) = (
-        child for child in set(psutil.Process().children()) - before if "warm_server" not in str(child.cmdline())
-    )
+    new = set(psutil.Process().children()) - before
+    (process,) = (child for child in new if "warm_server" not in str(words_of(child)))
     return made, process
 
 
@@ -97,6 +104,5 @@ def kill(process):
 
 def agent_of(node):
     """Return the process of a node that this one has started; others may have left dead children behind."""
-    living = (child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE)
-    (agent,) = (child for child in living if node.name in child.cmdline())
+    (agent,) = (child for child in psutil.Process().children() if node.name in words_of(child))
     return agent

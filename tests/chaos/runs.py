@@ -17,6 +17,7 @@ from bbflow_workflows import climate
 from bbflow.events import read_events
 from bbflow.run.ending import Left
 from testsupport.namespaces import Hosts
+from testsupport.processes import words_of
 
 STEPS = 130
 """A year of the model in 130 steps has 130 / 4 days: two months."""
@@ -136,13 +137,13 @@ class Run:
         if kind == "run":
             return [self.process]
         if kind == "rank":
-            return [child for child in self._descendants() if command_of(child)[:1] == [str(self._program)]]
+            return [child for child in self._descendants() if words_of(child)[:1] == [str(self._program)]]
         return self.others().get(kind, [])
 
     def note(self) -> None:
         """Remember who is there, and how far it is."""
         self.noted = self._descendants(), self.folded()
-        nodes = [command_of(process) for process in self.others().get("agent", [])]
+        nodes = [words_of(process) for process in self.others().get("agent", [])]
         self.node_places = [Path(words[words.index("--directory") + 1]) for words in nodes]
 
     def rescued(self) -> int:
@@ -200,19 +201,11 @@ class Run:
 
 def kind_of(process: psutil.Process) -> str | None:
     """Return what a process is: analysis, rescue, agent, worker; None for others and the simulation's."""
-    words = command_of(process)
+    words = words_of(process)
     if not words or any(name in Path(words[0]).name for name in SIMULATION):
         return None
     line = " ".join(words)
     return next((kind for kind, parts in KINDS.items() if any(part in line for part in parts)), None)
-
-
-def command_of(process: psutil.Process) -> list[str]:
-    """Return the words of a process' command; none if it has ended."""
-    try:
-        return list(process.cmdline())
-    except psutil.Error:
-        return []
 
 
 def build(folder: Path) -> Path:

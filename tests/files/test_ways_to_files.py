@@ -20,6 +20,7 @@ from bbflow.files.client.client import FilesClient
 from bbflow.files.client.session import ClientSession
 from bbflow.files.replies import ListReply
 from bbflow.phases import io_phase
+from testsupport.processes import words_of
 from testsupport.waiting import until
 
 
@@ -138,10 +139,7 @@ def test_the_status_says_which_node_is_lost_and_how_many_files_lack_a_copy(serve
 
 
 def is_server_in(process, directory):
-    try:
-        words = process.cmdline()
-    except psutil.Error:
-        return False
+    words = words_of(process)
     return "files" in words[2:4] and any(word.startswith(str(directory)) for word in words)
 
 

@@ -20,7 +20,7 @@ from bbflow.operators.own import isolation
 from bbflow.operators.own.guard import collecting, error_of
 from bbflow.operators.own.isolation import Child
 from bbflow.operators.own.origin import Origin
-from testsupport.processes import kill, started
+from testsupport.processes import kill, started, words_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "own-operators.md"
 
@@ -284,7 +284,7 @@ def test_a_process_that_died_between_two_calls_is_told_and_can_be_closed(modules
 
 def test_a_process_of_users_code_ends_with_the_last_analysis_that_uses_it(batch):
     def own():
-        return [child for child in psutil.Process().children() if "bbflow.operators.own.isolated" in child.cmdline()]
+        return [child for child in psutil.Process().children() if "bbflow.operators.own.isolated" in words_of(child)]
 
     (total,) = parse_operators([{"examples:Sum": {"isolated": True}}])
     layout, descriptors = layout_of([total], batch), len(os.listdir("/proc/self/fd"))

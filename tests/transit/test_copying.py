@@ -20,6 +20,7 @@ from bbflow.stores.sources import Sources
 from bbflow.transit.output.copying import Copying, CopyTimes, check_copy
 from bbflow.zarr_store.growing import GrowingZarr, set_attributes
 from testsupport.object_server import objects_in, refusing_keys
+from testsupport.waiting import until
 
 pytestmark = pytest.mark.usefixtures("known_endpoint")
 
@@ -54,13 +55,12 @@ def test_readers_of_the_copy_never_see_half_a_commit(endpoint, tmp_path, moves):
     reader = threading.Thread(target=read)
     follower = Copying(tmp_path, f"s3://bucket/grows{moves}", moves=moves, times=times)
     reader.start()
-    for at in range(1000):
+    for at in range(66):
         store.write("v", at, np.full((1, 3), float(at)))
         store.write("time", at, np.array([float(at)]))
         store.commit()
         time.sleep(0.02)
-        if at >= 60 and len(seen) > 5:
-            break
+        until(lambda: len(seen) > at - 60 or wrong)  # noqa: B023
     errors = follower.finish()
     following.set()
     reader.join()

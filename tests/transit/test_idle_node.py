@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-import time
 
 import bbflow_adios2
 import numpy as np
 
 from bbflow import start_nodes
 from bbflow.transit.output.decoding import open_results
+from testsupport.waiting import until
 from testsupport.weather import weather
 
 STEPS = 20
@@ -33,11 +33,7 @@ def test_an_analysis_carries_on_where_the_one_before_was(tmp_path):
         with buffer.analyse(config) as first:
             command = [sys.executable, "-c", weather(STEPS, at_end="sys.stdin.read()"), "engine.xml"]
             writer = subprocess.Popen(command, cwd=tmp_path, env=environment, stdin=subprocess.PIPE)
-            for _ in range(1200):
-                if is_done(buffer):
-                    break
-                time.sleep(0.05)
-            assert is_done(buffer), consumers(buffer)
+            until(lambda: is_done(buffer), lambda: str(consumers(buffer)))
             first.stop()
         with buffer.analyse(config) as second:
             writer.communicate()

@@ -10,6 +10,8 @@ import pytest
 import xarray as xr
 from victims import find, finish, wait_for_folds, worker_of
 
+from testsupport.processes import words_of
+
 FILES = 2000
 LATE, END = 1200, 1900
 """Files after which memory is looked at: when the last killed process has long been started again, and near the end."""
@@ -46,7 +48,7 @@ def most_memory(process):
     """Bytes of each of a run's own processes by its command; the simulation tells of itself."""
     found = {}
     for child in psutil.Process(process.pid).children(recursive=True):
-        words = child.cmdline()
+        words = words_of(child)
         if "bbflow" in words and "run" not in words:
             found[words[words.index("bbflow") + 1]] = child.memory_info().rss
     return found

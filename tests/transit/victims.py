@@ -2,6 +2,7 @@
 
 import psutil
 
+from testsupport.processes import words_of
 from testsupport.waiting import until
 
 
@@ -20,16 +21,9 @@ def find(process, *words):
     """Return a process of a run; one that was killed before may be about to be started again."""
 
     def found():
-        return [child for child in descendants(process) if all(word in command_of(child) for word in words)]
+        return [child for child in descendants(process) if all(word in " ".join(words_of(child)) for word in words)]
 
     return until(found, f"no process with {words}", of=process)[0]
-
-
-def command_of(process):
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:  # it ended meanwhile
-        return ""
 
 
 def finish(process, timeout=300):
@@ -43,6 +37,6 @@ def worker_of(analysis):
     def found():
         # Dask renames its workers where it can.
         names = ("spawn_main", "dask worker")
-        return [child for child in analysis.children() if any(name in command_of(child) for name in names)]
+        return [child for child in analysis.children() if any(name in " ".join(words_of(child)) for name in names)]
 
     return until(found, "the analysis has no worker")[0]
