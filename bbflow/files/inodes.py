@@ -160,6 +160,7 @@ class Inode(Struct, frozen=True, array_like=True, gc=False):
 
 def pack(inode: Inode) -> bytes:
     """Return what is stored of an inode beside its number, parent and name."""
+    # What is on its way is nobody's where a master begins: to the next one the file is in the shared storage only.
     stored = replace(inode, pieces=(), ring=()) if inode.filling else inode
     return msgspec.msgpack.encode(astuple(stored)[3:-1])
 

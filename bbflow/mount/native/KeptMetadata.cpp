@@ -142,6 +142,7 @@ bool KeptMetadata::MayKeep(const uint64_t seq)
     {
         m_Files.clear();
         m_Directories.clear();
+        // With what was kept its age is forgotten: a late reply could be older than that.
         m_Oldest = m_Newest;
     }
     return seq >= m_Oldest;

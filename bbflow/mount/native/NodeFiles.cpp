@@ -485,6 +485,7 @@ std::vector<DirectoryEntry> NodeFiles::AskForList(const Caller &caller, const Fi
                                 {"ino", id},
                                 {"after", names.empty() ? std::string() : names.back()},
                                 {"limit", ListLimit}}));
+        // As old as its oldest part: a name that was made since would be taken for missing.
         seq = std::min(seq, reply.UnsignedAt("seq"));
         for (const Value &item : reply.ArrayAt("entries"))
         {

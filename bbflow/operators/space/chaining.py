@@ -200,6 +200,7 @@ class WaveVariances(Made):
         with np.errstate(invalid="ignore", over="ignore"):
             parts = np.abs(np.fft.rfft(fields, axis=axis + 1, norm="forward")) ** 2
         numbers = np.arange(parts.shape[axis + 1])
+        # Of two parts that are each other's conjugates rfft gives one; the mean has none, nor has the shortest wave.
         twice = np.where((numbers % size == 0) | (2 * numbers == size), 1, 2)
         parts *= twice.reshape([-1 if at == axis + 1 else 1 for at in range(parts.ndim)])
         return np.take(parts, range(self.most + 1), axis=axis + 1)

@@ -349,6 +349,7 @@ def equal(name: str, values: Array, wanted: tuple[float, ...]) -> Array:
     margin = margins(values)
     nearest = [int(np.argmin(np.abs(values - value))) for value in wanted]
     for value, index in zip(wanted, nearest, strict=True):
+        # So written, what is NaN isn't equal either.
         if not abs(values[index] - value) <= margin[index]:
             raise ConfigError(
                 f"{name!r} has no {value:g}; the nearest of its {len(values)} values is {values[index]:g}"

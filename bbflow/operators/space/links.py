@@ -251,6 +251,7 @@ def links_of(
     columns = np.repeat(np.broadcast_to(places, shape).reshape(-1), counts)
     if factor is not None:
         rows, values, columns = rows[used], values[used], columns[used]
+    # Stable: a row's values are added in the order of the source's points, in whatever process its links are made.
     order = np.argsort(rows, kind="stable")
     touched, starts = np.unique(rows[order], return_index=True)
     values = values[order]

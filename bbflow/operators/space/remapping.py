@@ -341,6 +341,7 @@ class Remapped(Placement):
             size = [local.box[axis] for axis in local.planes]
             ends = (slice(first, first + many) for first, many in zip(local.plane_start, size, strict=True))
             place: tuple[Any, ...] = (..., *ends, local.links.rows)
+            # A block's rows are different ones: of one that came twice, this would add the last only.
             whole[place] += part.reshape(steps, 2, *size, -1)
         return whole.reshape(steps, 2, -1)
 

@@ -48,9 +48,11 @@ final class Stages extends SparkListener {
                 }
             }
         } catch (RuntimeException | LinkageError error) {
+            // What it looks into is Spark's own, and may be otherwise in another version.
             LOG.warn("bbflow: the inputs of stage {} aren't prefetched: {}", info.stageId(), error.toString());
             partitions.removeAll();
         }
+        // An empty one too: tasks wait for their stage's plan before they read by themselves.
         prefetcher.say(plan);
     }
 
