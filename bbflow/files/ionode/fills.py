@@ -160,15 +160,11 @@ class Fills:
                     fill.begun()
             else:
                 fill.error = error
-            ended = error is not None or not fill.missing
-            if ended:
-                if error is None:
-                    self._pieces.finish(fill.key)
-                    del self._fills[fill.key]
-                self._changed.notify_all()
-            elif chunk is not None:
-                self._changed.notify_all()
-        if ended:
+            if error is None and not fill.missing:
+                self._pieces.finish(fill.key)
+                del self._fills[fill.key]
+            self._changed.notify_all()
+        if error is not None or not fill.missing:
             fill.done(error)
 
     def is_filling(self, key: str) -> bool:
