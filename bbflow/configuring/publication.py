@@ -163,7 +163,7 @@ def _check_files(publication: PublicationConfig) -> None:
         name = publication.file_name(variable, "0")
         if "/" in name or not name.endswith(".nc"):
             raise ConfigError(f"publication: file: {name!r} is not the name of a file that ends with .nc")
-        if other := names.setdefault(name, variable.result) != variable.result and names[name]:
+        if (other := names.setdefault(name, variable.result)) != variable.result:
             raise ConfigError(f"publication: {other} and {variable.result} would have one file, {name!r}")
 
 
