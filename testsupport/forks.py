@@ -107,7 +107,7 @@ class Server:
 
     @contextmanager
     def _adopting(self):
-        """Have programs that the server leaves alone become this process' children."""
+        """Make programs that the server leaves alone this process' children."""
         self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
             yield

@@ -125,7 +125,7 @@ def errno_of(call, *arguments, **options):
 
 @contextmanager
 def files_of_at_most(process, size_bytes):
-    """Let a process write no longer files: it must ignore SIGXFSZ, as what this one starts does if it restores none."""
+    """Keep a process's files this short: it must ignore SIGXFSZ, as what this one starts does if it restores none."""
     process.rlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
     try:
         yield

@@ -62,7 +62,7 @@ class Relay:
 
     @contextmanager
     def losing_replies_to(self, request, times=1_000_000):
-        """Let a connection break by which something with these bytes is asked, once its reply is on its way."""
+        """Break a connection by which something with these bytes is asked, once its reply is on its way."""
         self._losing, self._times = request, times
         try:
             yield

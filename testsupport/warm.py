@@ -45,7 +45,7 @@ def begin(modules, environment):
 
 
 def pytest_addoption(parser):
-    """Let the whole suite start its programs as users do."""
+    """Make the whole suite start its programs as users do."""
     parser.addoption("--cold", action="store_true", help="start Python programs anew, instead of by forks")
 
 

@@ -110,7 +110,7 @@ def opened_as(old, own):
 
 
 def show(words):
-    """Let others see these words as the process'."""
+    """Show others these words as the process'."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begin, end = (int(fields[at - 2]) for at in (ARGUMENTS_BEGIN, ARGUMENTS_BEGIN + 1))
     text = b"".join(os.fsencode(word) + b"\0" for word in words)

@@ -47,7 +47,7 @@ class BadNetwork:
         self._accepting.start()
 
     def close(self):
-        """Let nobody through any more."""
+        """Cut off all connections, and refuse new ones."""
         self._listener.shutdown(socket.SHUT_RDWR)  # wakes who accepts
         self._accepting.join()
         self._listener.close()

@@ -87,7 +87,7 @@ print("folds", runtime.device_folds(), flush=True)
 
 
 def tell(node, device_bytes):
-    """Let ranks fold."""
+    """Run ranks that fold."""
     plan = RankPlan(
         time="time", first=0, begins=0.0, interval=1.0, tolerance=0.1, ends=np.array(ENDS, "<i8").tobytes(),
         variables=VARIABLES, wanted=(), device_bytes=device_bytes,
@@ -97,7 +97,7 @@ def tell(node, device_bytes):
 
 
 def states_of(nodes):
-    """Give what has landed: step and variable to its state's accumulators, or to its values."""
+    """Return what has landed: step and variable to its state's accumulators, or to its values."""
     pool, found = nodes.nodes[0].pool, {}
     for step in steps_of(watch(nodes)):
         for block in step.blocks:

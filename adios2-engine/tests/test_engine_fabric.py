@@ -223,7 +223,7 @@ def harm(nodes, process, seed):
 
 
 def stop(process, folder, seed):
-    """Let a writer end; give how many steps it has written."""
+    """Wait for a writer's end; return how many steps it has written."""
     (folder / "stop").touch()
     returncode, said = finish(process)
     assert returncode == 0, (seed, said)

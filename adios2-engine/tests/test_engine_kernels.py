@@ -63,7 +63,7 @@ def kernels(tmp_path_factory):
 
 
 def find_ranges(kernels, kind, parts, blocks):
-    """Give what the threads have found of each part."""
+    """Return what the threads have found of each part."""
     ranges = np.zeros((len(parts), blocks * BLOCK_THREADS, 2), kind)
     task = RangeTask(len(parts), blocks)
     for slot, part, own in zip(task.which, parts, ranges, strict=False):

@@ -47,7 +47,7 @@ for begin, end in ((0, 130), (100, {HOURS})):  # as after a restart
 
 
 def folded(folder, run, **more):
-    """Let a program run whose pool has room for the states alone, so that it goes no faster than its plan comes."""
+    """Run a program whose pool has room for the states alone, so that it goes no faster than its plan comes."""
     content = {
         "stream": "model", "output": str(folder / "out"), "workers": {"processes": 0},
         "windows": ["day", "run"], "operators": {"t": ["mean", "std", "min", "max", "count"]}, "fold": {"on": "rank"},

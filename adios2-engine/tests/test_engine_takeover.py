@@ -41,7 +41,7 @@ def values_of(node, step):
 
 
 def run_through(process, folder, actions):
-    """Let the writer go on from pause to pause; do what is to be done at one of them."""
+    """Lead the writer from pause to pause; do what is to be done at one of them."""
     for name in PAUSES:
         wait_for_file(folder / name)
         actions.get(name, lambda: None)()

@@ -45,7 +45,7 @@ def environment(folder, select=(), **variables):
 
 
 def opened(folder, opens, select=(), *, distinct=True, **variables):
-    """Have a program open IOs; return what it said, and what was noted of each Open."""
+    """Run a program that opens IOs; return what it said, and what was noted of each Open."""
     (folder / "opens").unlink(missing_ok=True)
     done = subprocess.run(
         [sys.executable, "-c", OPENS],

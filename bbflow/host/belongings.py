@@ -128,7 +128,7 @@ def remove(directory: Path) -> None:
         return
     for _ in range(TRIES):
         clear(directory)
-        # Whoever still writes there may have added something meanwhile; once its directory is gone, nobody can.
+        # Whoever still writes there may have added something meanwhile; once its directory is gone, no one can.
         is_clear = all(path.name == MARK for path in _entries(directory))
         if is_clear or (any(foreign(directory)) and not any(belongings(directory))):
             break

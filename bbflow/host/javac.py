@@ -53,7 +53,7 @@ def compiled(
 
 def _cache() -> Path:
     place = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if place.startswith("~"):  # as in a container, whose user nobody knows
+    if place.startswith("~"):  # as in a container, whose user no one knows
         raise JavaUnavailableError("this user has no home directory to keep compiled classes in: set XDG_CACHE_HOME")
     return Path(place, "bbflow", "java")
 

@@ -210,7 +210,7 @@ def _is_here(node: NodeAddress) -> bool:
 def _connect_unix(node: NodeAddress, standstill_s: int) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Also before a server that is stopped and lets nobody in: its queue may be full.
+        # Also before a server that is stopped and lets no one in: its queue may be full.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", standstill_s, 0))
         connection.connect(node.socket)
     except OSError:

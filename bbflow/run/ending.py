@@ -210,7 +210,7 @@ def describe_held(
 
 
 def _why_lost(directory: Path) -> str:
-    """Return why nobody can have what a node of this host holds; empty if somebody can."""
+    """Return why no one can have what a node of this host holds; empty if somebody can."""
     if not directory.exists():
         return f"{directory} is gone"
     try:

@@ -203,7 +203,7 @@ class NodeStore:
         CapacityError
             If there is no room for it.
         StreamError
-            If the pool is gone: a step's record would promise what nobody can read.
+            If the pool is gone: a step's record would promise what no one can read.
         """
         # Without its path, which takes twice as long: whoever takes the last name away changes how many there are.
         if pool_identity(self._own_pool) != self._checked:

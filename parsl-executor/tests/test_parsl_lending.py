@@ -191,7 +191,7 @@ def server(site, monkeypatch):
 
 @python_app
 def meet(meeting, count, inputs=()):
-    """Say where this ran and what it read, once this many tasks are running."""
+    """Return where this ran and what it read, once this many tasks are running."""
     import os
     import time
 

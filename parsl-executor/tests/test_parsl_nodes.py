@@ -44,7 +44,7 @@ def on_one_node(site, nodes, **changes):
 
 @python_app
 def look(wait_for, count, inputs=(), outputs=()):
-    """Say where this ran and what it saw, once this many tasks are running."""
+    """Return where this ran and what it saw, once this many tasks are running."""
     import os
     from pathlib import Path
 

@@ -89,7 +89,7 @@ def montage_tools(directory: Path) -> None:
 
 
 def generate(checkout: Path, root: Path, url: str) -> None:
-    """Let the workflow's own program write it."""
+    """Write it by the workflow's own program."""
     python = subprocess.run(["pegasus-config", "--python"], capture_output=True, text=True, check=True).stdout.strip()
     here = {"PYTHONPATH": python, "BBFLOW_TILES": str(root / "tiles"), "BBFLOW_TILES_URL": url}
     environment = os.environ | here | {"PATH": f"{root / 'montage'}:{Path(sys.executable).parent}:{os.environ['PATH']}"}

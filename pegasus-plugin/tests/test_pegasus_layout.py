@@ -14,7 +14,7 @@ from testsupport.range_server import RangeServer
 
 
 def question(jobs, sizes, **limits):
-    """Say what the refiner says of jobs, in an order of its own."""
+    """Return what the refiner says of jobs, in an order of its own."""
     made = {file for job in jobs.values() for file in job.outputs}
     makers = {file: name for name, job in jobs.items() for file in job.outputs}
     lines = [f"limit\t{name}\t{value}" for name, value in limits.items()]

@@ -83,7 +83,7 @@ def main() -> int:
 
 @contextmanager
 def _bucket(log: Path) -> Iterator[None]:
-    """Have an S3 server, which all that is started finds."""
+    """Run an S3 server, which all that is started finds."""
     with object_server(log) as url:
         os.environ |= credentials_of(url)
         yield

@@ -29,7 +29,7 @@ def nothing(folder: Path) -> Iterator[Setting]:
 
 @contextmanager
 def by_libfabric(folder: Path) -> Iterator[Setting]:
-    """Let ranks that land by libfabric do so by a provider that needs no special network."""
+    """Make ranks that land by libfabric do so by a provider that needs no special network."""
     yield Setting(engine={"FabricProvider": PROVIDER})
 
 
@@ -85,7 +85,7 @@ def cut(hosts: Hosts, *, off: bool) -> None:
 
 
 def lose_way(hosts: Hosts, address: str) -> None:
-    """Let the simulation's host send what is for an address to nobody."""
+    """Drop what the simulation's host sends to an address."""
     hosts.run("compute", f"ip neigh replace {address} lladdr 02:00:00:00:00:01 dev eth0 nud permanent")
 
 

@@ -134,7 +134,7 @@ def cut_off(moment: str) -> Harm:
 
 
 def without_way(run: Run, dice: Random) -> str:
-    """Let the simulation never reach one of the nodes again."""
+    """Cut the simulation off from one of the nodes for good."""
     assert run.setting.hosts is not None
     if not steady(run, "rank", dice):
         return "it had ended"

@@ -48,7 +48,7 @@ class MemberStreams:
         self._steps[member] = step + 1
 
     def begin(self, member, clock=None):
-        """Let a member's program start."""
+        """Start a member's program."""
         self._attempts[member] = self.roster.begin(member)
         folder = self.analysis.output_of(member)
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,19 +65,19 @@ class MemberStreams:
         return self._attempts[member]
 
     def end(self, member, *, code=0, complete=True):
-        """Let it end."""
+        """End it."""
         attempt = self._attempts[member]
         self.roster.end(member, attempt, code)
         self._results[member].commit(bbflow_status="complete" if complete else "incomplete")
         self.roster.judge(member, Verdict(attempt=attempt.number, complete=complete))
 
     def fail(self, member):
-        """Let it be killed."""
+        """Kill it."""
         self.end(member, code=137, complete=False)
 
 
 def gathered(analysis, most_turns=1000, begin=None):
-    """Let an analysis run until all members are over; return whether it is complete, and what it said."""
+    """Run an analysis until all members are over; return whether it is complete, and what it said."""
     said = []
     gathering = EnsembleFold(analysis, begin, said.append)
     for _ in range(most_turns):

@@ -26,7 +26,7 @@ def seed(start, member, lead):
 
 
 def run_starts(streams, starts, members, *, leads=LEADS, skip=()):
-    """Let each member run from each start, those of a lead time one after the other."""
+    """Run each member from each start, those of a lead time one after the other."""
     for lead in range(leads):
         for start in starts:
             for member in members:

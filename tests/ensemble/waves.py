@@ -162,7 +162,7 @@ class Waves:
                     due.pop(0)
 
     def _gets_further(self):
-        """Say whether more of the members' times are folded than when the analysis was killed last."""
+        """Whether more of the members' times are folded than when the analysis was killed last."""
         now = sum(member.times for member in read_status(self.analysis.output).members)
         if self.killed["serve"] not in self.reached:  # what was folded before the kill may be told after it
             self.reached[self.killed["serve"]] = now

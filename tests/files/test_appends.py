@@ -33,7 +33,7 @@ class World:
         programs.start(self.ionode(), is_background=True)
 
     def say(self, peer, op, **keys):
-        """Let the master hear something now."""
+        """Hand the master something now."""
         self.master.handle(peer, parse_heard(msgspec.msgpack.encode({"op": op, **keys})))
         self.take()
 
@@ -287,7 +287,7 @@ class Mount:
 
 
 def finish(programs, program):
-    """Let one program end before others begin."""
+    """Run one program to its end before others begin."""
     programs.start(program)
     programs.run()
 

@@ -27,7 +27,7 @@ class SmallBench(Bench):
         self.database._connection.execute("PRAGMA max_page_count=1000000")
 
     def make(self, first, last):
-        """Have directories made, without sending anything; their entries are more than fits into what is there."""
+        """Make directories, without sending anything; their entries are more than fits into what is there."""
         for number in range(first, last):
             self.hear(ONE, "mkdir", parent=self.root, name=f"{number}{LONG}", mode=0o755)
 
@@ -73,7 +73,7 @@ def test_who_could_not_be_told_to_forget_has_a_lease_from_then_on(bench):
 
 
 def limit(process, most):
-    """Let a process write no file that is longer."""
+    """Keep a process from writing longer files."""
     process.rlimit(psutil.RLIMIT_FSIZE, (most, psutil.RLIM_INFINITY))
 
 

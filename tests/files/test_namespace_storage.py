@@ -38,13 +38,13 @@ class Played(Recorded):
                     self.open.append([message["handle"], message.get("version", 0), message["pieces"]])
 
     def put(self, name, size):
-        """Let someone else write an object."""
+        """Write an object as someone else."""
         self.made += 1
         self.objects[name] = (size, f"e{self.made}")
         return [size, f"e{self.made}"]
 
     def answer(self, number, *, fails=False):
-        """Let the IOnode carry a command out, and say so; or say that the storage doesn't let it."""
+        """Carry a command out as the IOnode, and say so; or say that the storage doesn't let it."""
         if not self.commands:
             return
         command = self.commands.pop(number % len(self.commands))
@@ -52,7 +52,7 @@ class Played(Recorded):
         self.say(NODE, "task", task=command["task"], **answer)
 
     def answer_all(self):
-        """Let the IOnode carry out all commands that it has, and those that follow."""
+        """Carry out all commands that the IOnode has, and those that follow."""
         for _ in range(50):
             self.answer(0)
 
@@ -235,7 +235,7 @@ def written(bench, name):
 
 
 def begin_to_look(bench):
-    """Have the storage looked at; returns the IOnode's answer, which is on its way."""
+    """Look at the storage; returns the IOnode's answer, which is on its way."""
     bench.say(ONE, "refresh", path="")
     (scan,) = (command for command in bench.commands if command["op"] == "scan")
     bench.commands.remove(scan)

@@ -28,7 +28,7 @@ class Nodes(Bench):
             self.come(name)
 
     def come(self, name):
-        """Let a node come with what it has, and answer what it is asked; return the keys that it is told to drop."""
+        """Bring a node with what it has, which answers what it is asked; return the keys that it is told to drop."""
         told = dict.fromkeys(("host", "socket", "directory", "tcp", "tls"), "h") | {"verifier": self.verifiers[name]}
         keys, dropped = list(self.has[name].items()), []
         self.hear(PEERS[name], "ionode", name=name, capacity=ROOM, most=ROOM, last=True, keys=keys, **told)
@@ -45,18 +45,18 @@ class Nodes(Bench):
         return out
 
     def answer(self, name, **keys):
-        """Let a node answer what it was ordered last; return what that was."""
+        """Answer what a node was ordered last; return what that was."""
         order = self.ordered.pop(PEERS[name])
         self.say(PEERS[name], "task", task=order["task"], **keys)
         return order
 
     def come_empty(self, name):
-        """Let a node come back without what lay there."""
+        """Bring a node back without what lay there."""
         self.has[name], self.verifiers[name] = {}, self.verifiers[name] + ", emptied"
         self.come(name)
 
     def lose(self, *names):
-        """Let nodes be away until they count as lost."""
+        """Keep nodes away until they count as lost."""
         for name in names:
             self.master.disconnect(PEERS[name])
         self.wait(61.0)
@@ -91,7 +91,7 @@ class Nodes(Bench):
         return {node["name"]: node["placed_bytes"] for node in self.say(ONE, "status")["nodes"]}
 
     def restart(self, handle, **room):
-        """Let another master continue, with no IOnode yet, and the client come back to it with an open file."""
+        """Continue by another master, with no IOnode yet; the client comes back to it with an open file."""
         self.database.close()
         self.database = Database(self.directory / "metadata.db")
         self.master = Master(self.database, self.options, lambda: self.now_s)

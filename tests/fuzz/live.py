@@ -104,7 +104,7 @@ def odd(dice, message):
 
 
 def converse_with(server, messages, dice, last):
-    """Let peers say odd things until the bytes are used up: the server serves on, and nobody else notices."""
+    """Say odd things as peers until the bytes are used up: the server serves on, and no one else notices."""
     bystander, peer = Peer(server), None
     while dice:
         if peer is None or peer.is_gone:
@@ -123,7 +123,7 @@ def converse_with(server, messages, dice, last):
 
 
 def serve(made, messages, dice, last):
-    """Let a server serve, and another go on from what it has left; neither may take anything for its own mistake."""
+    """Serve, and continue by another server from what is left; neither may take anything for its own mistake."""
     said = io.StringIO()
     with tempfile.TemporaryDirectory(prefix="bbflow-fuzz-", dir=MEMORY) as folder, contextlib.redirect_stderr(said):
         server = made(Path(folder) / "n")

@@ -98,7 +98,7 @@ class Talk:
 
 
 def talk(dice):
-    """Let a client and an IOnode talk; whatever the master takes for its own mistake is a bug."""
+    """Talk as a client and an IOnode; whatever the master takes for its own mistake is a bug."""
     said = io.StringIO()
     with tempfile.TemporaryDirectory(prefix="bbflow-fuzz-") as folder, contextlib.redirect_stderr(said):
         talking = Talk(Path(folder), dice.of(["", "file:///nowhere"]))

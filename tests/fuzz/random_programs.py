@@ -124,7 +124,7 @@ def _refused(dice: random.Random, steps: int) -> tuple[str, int] | None:
 
 
 def _with_fixed(dice: random.Random, program: Program) -> Program:
-    """Let a field be multiplied with one that is written once, or once in each file."""
+    """Multiply a field with one that is written once, or once in each file."""
     able = [field for field in program.fields if field.is_folded and field.kind == "array" and not field.changes]
     if dice.random() > 0.25 or not able:
         return program
@@ -144,7 +144,7 @@ def _with_fixed(dice: random.Random, program: Program) -> Program:
 
 
 def _with_weights(dice: random.Random, program: Program) -> Program:
-    """Let the steps of a field count by their length."""
+    """Weigh the steps of a field by their length."""
     able = [field for field in program.fields if field.is_folded and not field.changes and field.name != FIXED]
     if dice.random() > 0.2 or not able or program.times.told is None:
         return program

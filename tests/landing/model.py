@@ -126,7 +126,7 @@ class Death(BaseException):
 
 
 def die_at(store, whole, share):
-    """Let the agent die while it writes its next record but `whole`, with a share of it written."""
+    """Kill the agent while it writes its next record but `whole`, with a share of it written."""
     index, left = store.index, [whole]
     real = index.append
 

@@ -45,7 +45,7 @@ class Run:
 
 
 def run_all(sizes, pages, choose):
-    """Let ranks move in any order; return the errors that they got."""
+    """Move ranks in any order; return the errors that they got."""
     with tempfile.TemporaryDirectory() as directory:
         run = Run(directory, sizes, pages)
         while not (refused := run.refused()) and min(run.step) < STEPS:

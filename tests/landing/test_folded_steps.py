@@ -36,7 +36,7 @@ def form(rank, size, folded):
 
 
 def land(bench, first, last, rank=0, **changes):
-    """Let a rank land some steps with the state of all of them."""
+    """Land some of a rank's steps with the state of all of them."""
     ((offset, _),) = bench.begin(rank, first, 1)["extents"]
     held = {"layout": 0, "forms": [form(rank, 0, -1), [*VALUE[:6], rank, *VALUE[7:]]]}
     held["steps"] = [[[float(step)], []] for step in range(first, last)]
@@ -231,7 +231,7 @@ def test_a_rank_that_is_behind_lands_what_others_have_landed(bench):
 
 
 def land_large(bench, step, rank):
-    """Let a rank land a step of two pages; False if it must wait for room."""
+    """Land a rank's step of two pages; False if it must wait for room."""
     reply = bench.begin(rank, step, 2)
     if reply is not None:
         spent = {"waited_s": 0.0, "open_s": 0.0, "attributes": [], "files": [], "extremes": b""}

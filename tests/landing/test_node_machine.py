@@ -64,7 +64,7 @@ class NodeMachine(ReadersMachine):
         self.held.read_through = -1
 
     def die_in(self, peer, message, whole, share):
-        """Let the agent die while it takes a message in: nobody gets a reply."""
+        """Kill the agent while it takes a message in: no one gets a reply."""
         die_at(self.bench.store, whole, share)
         with contextlib.suppress(Death):
             self.bench.hear(peer, message)

@@ -58,7 +58,7 @@ class Place:
 
     @contextmanager
     def no_longer_piece_files_than(self, size_bytes, kind):
-        """Let writes of a kind of client's and of IOnodes into longer files fail."""
+        """Make writes of a kind of client's and of IOnodes into longer files fail."""
         # The kernel would shorten a limited program's write before the mount hears of it.
         client = self._mount if kind is MountedFile else os.getpid()
         with ExitStack() as limited:

@@ -283,7 +283,7 @@ def test_programs_of_one_mount_that_begin_to_write_a_file_at_once_share_it(serve
 
 
 def append_lines(program_lines):
-    """Let shells append lines, each by its own path; return what they say."""
+    """Append lines from shells, each by its own path; return what they say."""
     loop = "for i in $(seq {lines}); do echo {name}-$i >> {path} || echo lost; done"
     shells = [
         subprocess.Popen(

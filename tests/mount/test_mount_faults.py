@@ -243,7 +243,7 @@ def test_a_file_that_can_not_lie_as_its_master_says_is_refused(servers, mounts, 
 
 @contextmanager
 def closed(directory):
-    """Let nobody make files in a directory, root included, whoever holds its descriptor."""
+    """Keep everyone, root included, from making files in a directory, whoever holds its descriptor."""
     if os.geteuid() != 0:
         directory.chmod(0o500)
         yield

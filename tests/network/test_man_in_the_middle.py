@@ -47,7 +47,7 @@ def frame_from(end, seal_bytes):
 
 @contextmanager
 def on_the_way(node, does, welcome=bytes):
-    """Let the handshake of a client pass; what comes then is what `does` makes of both sockets.
+    """Pass the handshake of a client on; what comes then is what `does` makes of both sockets.
 
     What lets the client in is passed on as `welcome` makes it.
     """

@@ -51,13 +51,13 @@ def plain(hosts, names, servers):
 
 
 def slow(hosts, names, servers):
-    """Let one host's link have a thousandth of what the others' have."""
+    """Give one host's link a thousandth of what the others have."""
     hosts.run(names[1], f"tc qdisc add dev eth0 root tbf {SLOW}")
     hosts.run("bridge", f"tc qdisc add dev {names[1]} root tbf {SLOW}")
 
 
 def far(hosts, names, servers):
-    """Let all links have a delay, and lose packets."""
+    """Delay and lose packets on all links."""
     ends = [f"{name}={hosts.name(name)}" for name in ("compute", *names)]
     program = Path(__file__).with_name("far_links.py")
     command = hosts.inside("bridge", sys.executable, str(program), *FAR, *ends)

@@ -85,7 +85,7 @@ def beside(hosts, *words):
 
 
 def tries(hosts, host, uid, certificate, addresses):
-    """Let an intruder try everything; return what it got."""
+    """Try everything as an intruder; return what it got."""
     words = [sys.executable, str(INTRUDER), str(uid), str(certificate), *(f"{ip}:{port}" for ip, port in addresses)]
     done = subprocess.run(hosts.inside(host, *words), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

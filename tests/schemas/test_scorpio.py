@@ -156,7 +156,7 @@ def config_of(folder, **changes):
 
 @contextmanager
 def written(folder, fields, contact):
-    """Let two ranks write the whole stream."""
+    """Write the whole stream by two ranks."""
     with writing(folder, fields, contact) as ranks:
         assert [rank.wait(300) for rank in ranks] == [0] * RANKS
         yield

@@ -47,7 +47,7 @@ PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP
 
 
 def lacking():
-    """Say why there can be no Slurm here, or None."""
+    """Return why there can be no Slurm here, or None."""
     if reason := missing():
         return reason
     for tool in ("slurmctld", "slurmd", "munged", "sbatch", "srun"):

@@ -273,7 +273,7 @@ class World:
         return {file.url for file in (*self.tasks[key].inputs, *self.tasks[key].outputs)}
 
     def step(self, waiting):
-        """Let one thing happen that can; return whether there was any."""
+        """Do one thing that can happen; return whether there was any."""
         choices = [("add", waiting[0])] if waiting else []
         choices += [("staged", url) for url in sorted(self.coming)]
         choices += [("final", key) for key in sorted(self.running)]

@@ -165,7 +165,7 @@ class Landed:
         return self._patterns[placed]
 
     def parts(self, step, pattern):
-        """Let a step land; gives what there is of it on each node."""
+        """Land a step; gives what there is of it on each node."""
         first = step * self._step_bytes
         with self._pool.open("r+b") as file:
             for layout in pattern.layouts.values():
@@ -180,7 +180,7 @@ class Landed:
 
 
 def settled(folder, folding, moved, shape, before_it, *, torn):
-    """Let some diagnostics go on elsewhere; if torn, only the first node has heard of it when the analysis dies."""
+    """Continue some diagnostics elsewhere; if torn, only the first node has heard of it when the analysis dies."""
     before = checkpoints(folding)
     path = folder / f"settled-{folding.common.last_number}"
     saved, _ = saving(folder, folding, shape).save_only(moved, path, ATTRIBUTES, CLOCK)

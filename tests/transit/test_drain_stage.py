@@ -96,7 +96,7 @@ SEEN = Seen(StreamAttributes({}), STEP_CLOCK, lambda number, parts: None)
 
 
 def drain(stage, woken, look=lambda: None):
-    """Let the stage drain all; return how many batches were begun at most, and the cursor whenever it had changed."""
+    """Drain all; return how many batches were begun at most, and the cursor whenever it had changed."""
     most, cursors = 0, [stage.draining.cursor]
     while True:
         look()

@@ -27,7 +27,7 @@ STEPS = 130
 
 
 def fields(dtype="f4", *, missing=None, shape=(7, 9)):
-    """Give fields of the steps, with values that are missing at some points now and then, and at one always."""
+    """Return fields of the steps, with values that are missing at some points now and then, and at one always."""
     random = np.random.default_rng(3)
     values = np.clip(random.normal(100, 20, (len(HOURS), *shape)), 0, 250).astype(dtype)
     if missing is not None:
@@ -45,7 +45,7 @@ def config(on, **more):
 
 
 def landed_bytes(folder):
-    """Give the bytes of each step that has landed."""
+    """Return the bytes of each step that has landed."""
     lines = (folder / "out" / "events.jsonl").read_text().splitlines(keepends=True)
     events = (json.loads(line) for line in lines if line.endswith("\n"))  # one may be half written
     return [event["bytes"] for event in events if event["event"] == "landed"]
@@ -151,7 +151,7 @@ engine.close()
 
 @contextmanager
 def writer_of(folder, times, contact):
-    """Let one rank write steps at some times; it waits before the 150th until its input ends."""
+    """Write steps at some times as one rank; it waits before the 150th until its input ends."""
     folder.mkdir(exist_ok=True)
     np.save(folder / "t.npy", fields()["t"])
     (folder / "writer.py").write_text(WRITER.format(times=list(map(float, times))))
@@ -167,7 +167,7 @@ def writer_of(folder, times, contact):
 
 
 def written(folder, times, on="rank", **more):
-    """Let one rank write steps at some times while an analysis folds them; gives outcome and results."""
+    """Write steps at some times as one rank while an analysis folds them; gives outcome and results."""
     content = content_of(folder, on, **more)
     with start_nodes(1, "64KiB") as nodes, nodes.analyse(content) as analysis:
         with writer_of(folder, times, nodes.contact):
@@ -199,7 +199,7 @@ def test_the_last_put_of_a_block_counts_and_what_comes_later_lands_if_it_is_want
 
 
 def switched(folder, **more):
-    """Let an analysis on the nodes go on in mid-program, whose rank holds steps by the plan of the one before."""
+    """Continue an analysis on the nodes in mid-program, whose rank holds steps by the plan of the one before."""
     with start_nodes(1, "64KiB") as nodes, writer_of(folder, HOURS, nodes.contact) as writer:
         with nodes.analyse(content_of(folder, "rank")):
             wait_until_six_days_have_landed(folder)

@@ -25,7 +25,7 @@ STEADY = {"lat": LAT, "lon": LON}
 
 
 def fields(dtype="f4"):
-    """Give fields of which the same points are missing in all steps."""
+    """Return fields of which the same points are missing in all steps."""
     random = np.random.default_rng(8)
     tas = random.normal(290, 10, (len(HOURS), LATS, LONS)).astype(dtype)
     tas[:, 1:4, 2:5] = -999 if np.dtype(dtype).kind == "i" else np.nan

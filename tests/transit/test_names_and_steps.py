@@ -43,7 +43,7 @@ FIELD = np.broadcast_to(np.arange(10.0)[:, None, None], (STEPS, 3, 4))
 
 
 def write(folder, buffer, clock="", first=0):
-    """Let a program with variables `time` and `step` of its own write its whole stream."""
+    """Run a program with variables `time` and `step` of its own to its end."""
     (folder / "model.xml").write_text(bbflow_adios2.engine_xml("model"))
     (folder / "writer.py").write_text(WRITER)
     words = [sys.executable, folder / "writer.py", folder / "model.xml", clock, str(first)]

@@ -19,7 +19,7 @@ WINDOWS = ["day", "month", {"running": {"days": 2}}, {"hours": 6}, "run", "seaso
 
 
 def passed_by(times, clock, configured=None):
-    """Give what has passed by some steps, as the fold counts it."""
+    """Return what has passed by some steps, as the fold counts it."""
     passed = Passed(configured)
     for time in times:
         error_s = passed.error_s(time, math.ulp(time), clock.unit_s)

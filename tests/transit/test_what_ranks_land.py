@@ -214,7 +214,7 @@ engine.close()
 
 
 def run_in_step(folder):
-    """Let two ranks write which wait for each other after each step; only the second may fold."""
+    """Write by two ranks that wait for each other after each step; only the second may fold."""
     (folder / "writer.py").write_text(IN_STEP)
     (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("fields"))
     config = {

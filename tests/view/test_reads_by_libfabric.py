@@ -51,7 +51,7 @@ def provider(request, monkeypatch):
 
 @pytest.fixture
 def elsewhere(far, monkeypatch):
-    """Let this process be on another host than the nodes."""
+    """Put this process on another host than the nodes."""
     for module in ("bbflow.net.connection", "bbflow.view.source", "bbflow.view.blocks"):
         own = SimpleNamespace(**vars(socket) | {"gethostname": lambda: "elsewhere"})
         monkeypatch.setattr(f"{module}.socket", own)
@@ -59,7 +59,7 @@ def elsewhere(far, monkeypatch):
 
 @pytest.fixture
 def no_tcp(monkeypatch):
-    """Let no bytes of the pool come by the connection; why they do, an agent says in its log."""
+    """Refuse bytes of the pool by the connection; why they do, an agent says in its log."""
 
     def refuse(connection, *_):
         log = Path(connection.node.directory).with_name(f"{connection.node.name}.log")

@@ -26,7 +26,7 @@ MOSAIC = ["mosaic.fits", "mosaic_area.fits"]
 
 @pytest.fixture(scope="module")
 def bucket(endpoint):
-    """Let S3 clients of this process and its children find a server with a bucket."""
+    """Point S3 clients of this process and its children to a server with a bucket."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in credentials_of(endpoint).items():
             patch.setenv(name, value)

@@ -59,7 +59,7 @@ class ClientSession:
         """Bytes that may still be written, by IOnode."""
         self._nodes: dict[str, IonodeTold] = {}
         self._nodes_callers: dict[str, list[IonodeCaller]] = {}
-        # By node: connections whose last request may still be carried out, though nobody waits for it.
+        # By node: connections whose last request may still be carried out, though no one waits for it.
         self._left: dict[str, set[str]] = {}
         self._pieces: dict[tuple[str, str], HeldDirectory] = {}
         self._held: list[HeldDirectory] = []
@@ -239,12 +239,12 @@ class ClientSession:
                 return result
 
     def settle(self, name: str) -> None:
-        """Return once nothing is changed on an IOnode any more by requests that nobody waits for.
+        """Return once nothing is changed on an IOnode any more by requests that no one waits for.
 
         Raises
         ------
         OSError
-            EHOSTDOWN if it is away, so that nobody knows.
+            EHOSTDOWN if it is away, so that no one knows.
         """
         for attempt in range(ATTEMPTS):
             if not self._left.get(name):

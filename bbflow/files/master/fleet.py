@@ -158,7 +158,7 @@ class Fleet:
         self._replicas.widen()
         needed = node.placed.keys() | {key for key in keys if key in core.image.pins or version_of(key) in written}
         if stale := [key for key in keys if key not in needed]:
-            # Counted until they are gone: they take room that nobody else can have meanwhile.
+            # Counted until they are gone: they take room that no one else can have meanwhile.
             for key in stale:
                 node.place(key, keys[key])
             core.drop_from(node, stale)

@@ -229,7 +229,7 @@ class Namespace(Image):
             self._readers[handle.ino] -= 1
             if not self._readers[handle.ino]:
                 del self._readers[handle.ino]
-        # What the master opened itself, to write it back, was in nobody's way.
+        # What the master opened itself, to write it back, was in no one's way.
         events: tuple[Event, ...] = (ClosedEvent(handle.ino),) if handle.session else ()
         if handle.ino in self._dirty:
             events += (StorageEvent(),)

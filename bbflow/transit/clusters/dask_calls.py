@@ -129,7 +129,7 @@ async def _ask(pool: ConnectionPool, calls: Sequence[Call]) -> list[bytes | None
         try:
             found: list[bytes | None] | None = await send_recv(comm, op=CalledWorker.name, calls=calls)
         finally:
-            # Of a call that was given up `send_recv` has closed it, so nobody reads that answer as his own.
+            # Of a call that was given up `send_recv` has closed it, so no other call reads that answer.
             pool.reuse(calls[0][0], comm)
     except Exception:  # it has died, or can't be reached from here: what is wrong a task will tell
         found = None

@@ -583,7 +583,7 @@ def _connect(scheduler: str, certificate: Path | None, connect_s: float) -> Clie
             return
         try:
             found.set_result(client)
-        except concurrent.futures.InvalidStateError:  # nobody waits for it any more
+        except concurrent.futures.InvalidStateError:  # no one waits for it any more
             client.close()
 
     # Dask waits without limit for a scheduler that takes its connection and says nothing, and for a file.

@@ -98,7 +98,7 @@ class Publishing:
         return self.results.removed
 
     def _without(self, gappy: Collection[str]) -> set[str]:
-        """Return the results that may lack a span: without a value, joined, or such that nobody asks for any more."""
+        """Return the results that may lack a span: without a value, joined, or such that no one asks for any more."""
         asked = () if self._run.config.is_joined else self._run.config.diagnostics.items()
         whole = [item for key, item in asked if not item.skips_absent and key not in gappy]
         assert self.results is not None

@@ -39,7 +39,7 @@ from bbflow.store.pool import is_file, make_pages
 from bbflow.transit.states.shards import Extent, StatePlace
 
 PROCESS = uuid.uuid4().hex[:12]
-"""Names this process's files; a number such as the pid could come back. A fork is named anew."""
+"""Names this process's files; a number such as the pid could come back. A fork gets its own."""
 
 ALIVE = "alive"
 """A process holds a lock on a file whose name ends so, for as long as it lives."""
