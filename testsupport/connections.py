@@ -1,12 +1,22 @@
-"""Connections of another process, which break."""
+"""Connections of another process, which break, and ports."""
 
 import ctypes
 import os
 import socket
+from contextlib import contextmanager
 
 C = ctypes.CDLL(None, use_errno=True)
 PIDFD_GETFD = 438  # of all Linux; Python has no name for it
 NOBODY = bytes(16)  # an address of no family: who connects to that resets its connection
+
+
+@contextmanager
+def a_port():
+    """A port that nobody else gets while its server is away, those included who connect from here."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 def break_connections(process, spared_port=None):

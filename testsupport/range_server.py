@@ -2,9 +2,10 @@
 
 import math
 import re
+import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -97,6 +98,18 @@ class RangeServer:
     @property
     def gets(self):
         return [request for request in self.requests if request[0] == "GET"]
+
+
+@contextmanager
+def serving(directory, port, allowed):
+    """Serve in a process of its own, which is killed in the end."""
+    words = [sys.executable, __file__, str(directory), str(port), str(allowed)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout.readline() == f"{port}\n"
+            yield
+        finally:
+            server.kill()
 
 
 if __name__ == "__main__":

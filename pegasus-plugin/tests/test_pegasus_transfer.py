@@ -3,10 +3,7 @@
 import hashlib
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from bbflow_pegasus.cli.transfer import sort_out
@@ -18,12 +15,10 @@ from bbflow.events import read_events
 from bbflow.phases import Board
 from bbflow.staging.shelf import Note
 from bbflow.stores.sources import Sources
-from testsupport import range_server
+from testsupport.connections import a_port
 from testsupport.object_server import options_of
-from testsupport.range_server import RangeServer
+from testsupport.range_server import RangeServer, serving
 from testsupport.waiting import until
-
-SERVER = Path(range_server.__file__)
 
 
 def test_local_files_are_staged_and_pegasus_is_told(job):
@@ -347,28 +342,15 @@ def test_a_job_that_is_told_to_stop_stops(job):
     board.end(with_end.token)
 
 
-def test_a_server_that_dies_and_comes_back_only_delays(job, tmp_path):
-    source = job.make("big", 2_000_000)
-
-    def serve(port, allowed):
-        log = (tmp_path / "log").open("w")
-        words = [sys.executable, SERVER, job.folder / "source", str(port), str(allowed)]
-        process = subprocess.Popen(words, stdout=log, stderr=log)
-        until(lambda: (tmp_path / "log").read_text().strip())
-        log.close()
-        return process, int((tmp_path / "log").read_text())
-
-    server, port = serve(0, 4)
-    job.add("big", f"http://127.0.0.1:{port}/big")
-    process = job.start("--max-attempts", "1000")
-    partial = job.target(".bbflow/big.part")
-    until(lambda: partial.exists() and partial.stat().st_size)
-    server.kill()
-    server.wait()
-    server, _ = serve(port, 1e9)
-    out, err = process.communicate(timeout=120)
-    server.kill()
-    server.wait()
+def test_a_server_that_dies_and_comes_back_only_delays(job):
+    source, partial = job.make("big", 2_000_000), job.target(".bbflow/big.part")
+    with a_port() as port:
+        job.add("big", f"http://127.0.0.1:{port}/big")
+        with serving(job.folder / "source", port, 4):
+            process = job.start("--max-attempts", "1000")
+            until(lambda: partial.exists() and partial.stat().st_size)
+        with serving(job.folder / "source", port, 1e9):
+            out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert job.target("big").read_bytes() == source.read_bytes()
 

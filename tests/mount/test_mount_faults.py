@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from bbflow.mount.mounting import DEAD
+from testsupport.connections import a_port
 from testsupport.mounts import errno_of, files_of_at_most
 from testsupport.processes import stop
 from testsupport.relays import Relay
@@ -336,10 +336,14 @@ def test_a_close_that_waits_too_long_for_its_ionode_fails_and_the_log_says_for_w
     assert "IOnode master-io0, which has bytes of 'f', is away" in mounts.said("m")
 
 
-def test_files_are_made_where_an_ionode_was_started_again_in_another_directory_of_its_name(servers, mounts):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = "{}:{}".format(*free.getsockname())
-    client = servers.start(storage=False, node=("--listen", address))
+@pytest.fixture
+def port():
+    with a_port() as port:
+        yield port
+
+
+def test_files_are_made_where_an_ionode_was_started_again_in_another_directory_of_its_name(port, servers, mounts):
+    client = servers.start(storage=False, node=("--listen", f"127.0.0.1:{port}"))
     where = mounts.start("m", contact=servers.contact)
     (where / "f").write_bytes(b"gone")
     shutil.rmtree(servers.directory / "master-io0")

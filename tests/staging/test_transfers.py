@@ -2,9 +2,7 @@
 
 import hashlib
 import os
-import socket
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from itertools import count
@@ -19,8 +17,8 @@ from bbflow.staging.gate import PAUSE_S, Closed
 from bbflow.staging.shelf import Shelf
 from bbflow.staging.transfers import Transfer, size_of, stage_out
 from bbflow.stores.sources import Sources
-from testsupport import range_server
-from testsupport.range_server import RangeServer
+from testsupport.connections import a_port
+from testsupport.range_server import RangeServer, serving
 from testsupport.waiting import until
 
 QUICK = Retry(attempts=3, first_s=0.01)
@@ -212,28 +210,6 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_byte_twice(make, copy, 
             thread.join()
     assert receipts[0].path.read_bytes() == source.read_bytes()
     assert receipts[0].transferred_bytes == 4 * MiB
-
-
-@contextmanager
-def a_port():
-    """A port that nobody else gets while its server is away, those included who connect from here."""
-    with socket.socket() as kept:
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind(("127.0.0.1", 0))
-        yield kept.getsockname()[1]
-
-
-@contextmanager
-def serving(directory, port, allowed):
-    """A server in a process of its own, which is killed in the end."""
-    program = Path(range_server.__file__)
-    words = [sys.executable, str(program), str(directory), str(port), str(allowed)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout.readline() == f"{port}\n"
-            yield
-        finally:
-            server.kill()
 
 
 def test_a_server_that_stays_away_is_given_up(copy):
