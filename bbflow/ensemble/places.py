@@ -74,6 +74,7 @@ class EnsemblePlaces:
 
     def clear(self) -> None:
         """Remove them: all is shown."""
+        # First: one whose directory is gone would be taken for that of states that were lost, and refused.
         (self.output / _STATES).unlink(missing_ok=True)
         remove(self.fast)
 

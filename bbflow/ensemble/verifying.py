@@ -143,6 +143,7 @@ class Verifying:
             if values is not None and np.isfinite(values).any():
                 found[f"{name}_{score}"] = float(np.nanmean(values))
         if f"{name}_mse" in found:
+            # The root of the mean over all times: the mean of the times' roots would be less.
             found[f"{name}_rmse"] = float(np.sqrt(found[f"{name}_mse"]))
         for limit in config.above:
             sums = self._store.values(f"{path}_reliability_{limit:g}")
