@@ -264,5 +264,6 @@ class PeakRate:
         self._span_bytes += passed_bytes - last[1]
         if self._span_s >= 0.5:
             rate = self._span_bytes / self._span_s
+            # It falls slowly: half a second in which a store was busy otherwise tells little of what could be.
             self.bytes_per_s = max(rate, 0.8 * (self.bytes_per_s or 0.0)) if rate > 0 else self.bytes_per_s
             self._span_s, self._span_bytes = 0.0, 0

@@ -122,6 +122,7 @@ class NodeFiles:
             for name, size_bytes in new.items():
                 self.entry(name).mkdir()
                 self._write_room(name, size_bytes)
+            # Still within the lock: else another process could choose one to go before it is held.
             return [self._hold(name) for name in wanted]
 
     def _hold(self, name: str) -> int:

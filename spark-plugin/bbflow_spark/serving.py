@@ -71,6 +71,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, listener: socket.socket, prefetcher: Prefetcher, key: str) -> None:
         super().__init__(listener.getsockname(), _Peer, bind_and_activate=False)
+        # The one that socketserver has made knows IPv4 alone.
         self.socket.close()
         self.socket = listener
         self.prefetcher = prefetcher

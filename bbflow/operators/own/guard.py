@@ -134,6 +134,7 @@ class Guarded(Family):
             if errors is None or self.name not in errors:
                 act()
                 return
+        # A user's `sys.exit()` is that too: it would end the worker.
         except (Exception, SystemExit) as error:
             self.tell(error)
         views[FAILED.name][...] = True

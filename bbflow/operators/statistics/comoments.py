@@ -113,6 +113,7 @@ def _choose_shifts(views: Views, first: Array, second: Array, valid: Array | Non
     """Set the shifts of the points that have no pair yet to their first one."""
     fresh = views["count"] == 0
     for position in range(len(first)):
+        # After the first step, as a rule: only points that it lacks look for their first pair further on.
         if not fresh.any():
             return
         met = fresh if valid is None else fresh & valid[position]

@@ -99,6 +99,7 @@ class FieldSketch(Family):
         moved = np.sqrt(first * second / (first + second)) * apart * left["weight"]
         own = (side["rows"][: int(side["used"][0])] for side in (left, right))
         rows, lost = np.concatenate([*own, moved[None]]), left["lost"][0] + right["lost"][0]
+        # Else a point that one side lacks would take its part in the sketch, and be missing in all patterns.
         rows = np.where(gone, 0.0, rows)
         if len(rows) >= 2 * self.rank:
             rows, more = self._shrunk(rows)

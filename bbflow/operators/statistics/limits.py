@@ -64,6 +64,7 @@ class ValueLimits:
         return met
 
     def _compare(self, block: Array, lowest: Array, highest: Array, out: Array) -> None:
+        # One pass where one limit is given; NaN meets neither comparison.
         if self.below is None:
             np.greater_equal(block, lowest, out=out)
         else:

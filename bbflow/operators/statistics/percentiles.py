@@ -41,6 +41,7 @@ def percentile(views: Views, *, sketch: Sketch, q: float) -> Array:
 
 def _ranks(counts: Array, share: Fraction) -> Array:
     """Return ceil(count * share), in Python's integers: with a count, a share of many digits is above 64 bits."""
+    # Few: most points have had all steps.
     different, place = np.unique(counts, return_inverse=True)
     ranks = [-(-count * share.numerator // share.denominator) for count in different.tolist()]
     return np.array(ranks, "i8")[place.reshape(counts.shape)]

@@ -12,6 +12,7 @@ from bbflow.events import read_events
 from bbflow.report.staging import StagingEvents, parse_staging
 from bbflow_pegasus.dag.submitdir import SubmitDir
 
+# Below 0 are no tasks of the job: monitord gives -1 to DAGMan's script before it, and -2 to the one after it.
 _JOBS = """
 select job.exec_job_id, job.type_desc, min(invocation.start_time),
        max(invocation.start_time + invocation.remote_duration), max(invocation.exitcode)
@@ -66,6 +67,7 @@ def read_records(where: SubmitDir) -> Records:
     if not database.is_file():
         raise ConfigError(f"{where.path} has no records of a run ({database.name}): run it with pegasus-run first")
     try:
+        # Read-only: Pegasus' monitoring daemon may be writing into it.
         with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
             jobs = _last_runs(connection.execute(_JOBS).fetchall())
             sizes = {str(lfn): int(value) for lfn, value in connection.execute(_SIZES) if str(value).isdigit()}
