@@ -122,11 +122,13 @@ def tell_before(
 
 def _who_folds(config: Config) -> str:
     workers = config.workers
+    threads = "1 thread" if workers.threads == 1 else f"{workers.threads} threads"
     if workers.processes:
-        return f"{workers.processes} Dask worker processes of {workers.threads} threads"
+        processes = "1 Dask worker process" if workers.processes == 1 else f"{workers.processes} Dask worker processes"
+        return f"{processes} of {threads}"
     if workers.dashboard is not None:
-        return f"{workers.threads} threads of a Dask worker in the analysis, for its dashboard"
-    return f"{workers.threads} threads of the analysis"
+        return f"{threads} of a Dask worker in the analysis, for its dashboard"
+    return f"{threads} of the analysis"
 
 
 UNFIT: Mapping[str, type[BbflowError]] = {"memory": CapacityError, "nodes": NodeError, "weights": ConfigError}
