@@ -71,6 +71,7 @@ def figure(height_in: float) -> Iterator[Figure]:
         Inches; the width is `WIDTH_IN`.
     """
     with mpl.rc_context(_STYLE):
+        # Not by pyplot, which keeps each figure until it is closed, and asks for a display's toolkit.
         canvas = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         FigureCanvasAgg(canvas)
         yield canvas

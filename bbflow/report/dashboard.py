@@ -89,8 +89,10 @@ class _Handler(RequestHandler):
             raise HTTPError(403)
 
     async def get(self, path: str) -> None:
+        # As bytes: of texts it takes none but ASCII. It takes as long however much of the secret was right.
         if not hmac.compare_digest(path.strip("/").encode(), self._secret.encode()):
             raise HTTPError(404)
         self.set_header("Cache-Control", "no-store")
+        # Who has the address has the page: a link that is followed must not tell it.
         self.set_header("Referrer-Policy", "no-referrer")
         self.write(await self._page())

@@ -117,6 +117,7 @@ def area_mean(values: Array, axes: tuple[DrawnAxis, ...]) -> float:
             shape = [-1 if number == position else 1 for number in range(len(axes))]
             is_latitude = np.abs(axis.values) <= 90.0 + 1e-6  # how large cells elsewhere are is unknown
             angles = np.where(is_latitude, axis.values, 90.0).astype("f8")
+            # Rounded, a pole may lie a little beyond 90 degrees, where the cosine is below 0.
             weights = weights * np.cos(np.deg2rad(angles)).clip(0).reshape(shape)
     present = np.isfinite(values)
     total = float(weights[present].sum())

@@ -189,6 +189,7 @@ def _edges(axis: DrawnAxis, order: Array) -> Array:
         return np.array([centres[0] - 0.5, centres[0] + 0.5])
     middles = (centres[1:] + centres[:-1]) / 2.0
     edges = np.concatenate([[2 * centres[0] - middles[0]], middles, [2 * centres[-1] - middles[-1]]])
+    # The cells of a row that lies on a pole end there.
     return edges.clip(-90, 90) if axis.kind == "lat" else edges
 
 

@@ -59,6 +59,7 @@ def _raster(lat: Array, lon: Array) -> Raster:
     # How wide cells are is told by the degrees that show one; those on the edge of a region show for all beyond.
     shown = np.bincount(cells, np.cos(np.deg2rad(target.centres[0])))
     wide = float(np.sqrt(np.median(shown[shown > 0])))
+    # A corner of a square cell is 0.71 of its width from the centre.
     is_near = apart <= 0.8 * wide + 0.5
 
     def draw(values: Array) -> Array:

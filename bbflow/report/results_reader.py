@@ -77,6 +77,7 @@ def read_results(path: Path) -> DrawnResults:
 
 
 def _open(path: Path) -> xr.Dataset:
+    # Asked first: where there is none, xarray would warn, and read the metadata once more.
     consolidated = zarr.open_group(readable(path), mode="r").metadata.consolidated_metadata is not None
     raw = xr.open_zarr(readable(path), consolidated=consolidated, chunks=None, decode_cf=False)
     # The time of a maximum is drawn as a number.

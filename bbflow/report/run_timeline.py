@@ -137,6 +137,7 @@ def _draw_row(
         return
     least_s = length_s / 900  # a bar that short is still seen
     bars = [(span.started_s - start_s, max(span.ended_s - span.started_s, least_s)) for span in spans]
+    # White edges would cover a short bar.
     gaps = [0.3 if duration_s > 5 * least_s else 0.0 for _, duration_s in bars]
     axes.broken_barh(bars, (bottom, height), facecolor=colour, edgecolor="white", linewidths=gaps)
 

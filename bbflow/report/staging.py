@@ -175,6 +175,7 @@ def _rows(events: StagingEvents) -> list[tuple[str, list[Bar]]]:
     rows += [("held back", events.holds)] if events.holds else []
     busiest = sorted(events.transfers, key=lambda number: -len(events.transfers[number]))[:_MOST_ROWS]
     holds = [bar for bar in events.holds if bar.kind == "hold"]
+    # What is held copies nothing meanwhile; what is paced or scaled goes on.
     for number in sorted(busiest):
         rows.append((f"fetcher {number}", [part for bar in events.transfers[number] for part in without(bar, holds)]))
     return rows + [(f"slot {number}", bars) for number, bars in enumerate(lanes(events.tasks)[:_MOST_ROWS])]

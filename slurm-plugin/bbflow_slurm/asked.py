@@ -28,6 +28,7 @@ STAGED = ".bbflow-staged"
 def wishes_of(script: int, pool: Pool | None = None) -> Wishes:
     """Read an open job script; see `parse_script`."""
     with os.fdopen(os.dup(script), encoding="utf-8", errors="surrogateescape") as file:
+        # A descriptor's copy shares its place in the file, which whoever read before has moved.
         file.seek(0)
         return parse_script(file, pool)
 

@@ -118,6 +118,7 @@ def _check_dests(way: str, dests: Sequence[str]) -> None:
     seen = set[str]()
     for dest in dests:
         # One place has many names: '/out/' is '/out', and 'file:///out'.
+        # To normpath, two slashes at the beginning aren't one.
         place = os.path.normpath(path_of(dest)).replace("//", "/") if is_local(dest) else dest.rstrip("/")
         if place in seen:
             raise ConfigError(f"two lines stage {way} to {dest}: give each a dest of its own")

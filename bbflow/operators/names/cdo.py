@@ -192,6 +192,7 @@ def _percentile(percent: Any) -> Any:
 def _space(name: str, summary: str, takes: tuple[str, ...], may_take: tuple[str, ...]) -> Name:
     example = ",".join((name, *takes))
     whole = ("number",) * len(takes)
+    # Of some any number may follow, such as levels.
     return Name(name, summary, lambda *given: Meaning(space=",".join((name, *map(str, given)))), example, whole,
                 ("number",) * 1000 if may_take else ())  # fmt: skip
 
