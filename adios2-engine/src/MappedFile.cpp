@@ -20,7 +20,9 @@ MappedFile::MappedFile(std::string path) : m_Path(std::move(path))
     if (file >= 0 && fstat(file, &m_Status) == 0)
     {
         m_Bytes = static_cast<size_t>(m_Status.st_size);
-        begin = mmap(nullptr, m_Bytes, PROT_READ, MapFlags(m_Status), file, 0);
+        // mmap(2) takes no empty file; whoever asks At for something is told that it is one.
+        begin =
+            m_Bytes == 0 ? nullptr : mmap(nullptr, m_Bytes, PROT_READ, MapFlags(m_Status), file, 0);
     }
     const std::string reason = std::strerror(errno);
     if (file >= 0)

@@ -18,7 +18,7 @@ public:
     explicit SpilledFile(const std::string &path);
 
     /** Where a block is.
-     *  @throws std::runtime_error if it isn't as it was spilled */
+     *  @throws std::runtime_error if it isn't as it was spilled, also since it was mapped */
     const char *At(size_t place, size_t bytes);
 
 private:
@@ -26,6 +26,9 @@ private:
     const MappedFile m_File;
     const SpillTable m_Table;
     std::set<size_t> m_Intact; // first bytes of the blocks that were looked at
+    timespec m_Changed;        // when the file was changed last before that
+
+    void LookAtChanges();
 };
 
 } // end namespace bbflow

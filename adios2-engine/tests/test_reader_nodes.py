@@ -130,8 +130,7 @@ show(third.item())
     assert read(written.contact, code, config) == [[-1.0, -1.0], [9.0, 64.0], [89.0]]
 
 
-def test_spilled_steps_are_read_like_the_others(small_node, tmp_path, config):
-    writer = """
+WRITE_SPILLING = """
 x, small = field(32768), io.define_variable("small", np.empty(0), [5], [0], [5], True)
 engine = io.open("out", Mode.Write)
 for step in range(6):
@@ -141,23 +140,50 @@ for step in range(6):
     engine.end_step()
 engine.close()
 """
+
+
+def write_spilling(node, folder):
+    (folder / "pfs").mkdir()
+    config = write_config(folder, QueueFullPolicy="Spill", SpillDirectory=str(folder / "pfs"))
+    write(node.contact, WRITE_SPILLING, config)
+    assert any((folder / "pfs").iterdir())
+
+
+def test_spilled_steps_are_read_like_the_others(small_node, tmp_path, config):
     code = """
 while begin() == "OK":
     values = get("field")
     show(bool((values == np.arange(32768.0) + engine.current_step()).all()), get("small", [1], [2]).tolist())
     engine.end_step()
 """
-    (tmp_path / "pfs").mkdir()
-    spilling = write_config(tmp_path, QueueFullPolicy="Spill", SpillDirectory=str(tmp_path / "pfs"))
-    write(small_node.contact, writer, spilling)
-    assert any((tmp_path / "pfs").iterdir())
+    write_spilling(small_node, tmp_path)
     assert read(small_node.contact, code, config) == [[True, [-step, -step]] for step in range(6)]
-    with (tmp_path / "pfs" / "model.5.0.spill").open("r+b") as file:
-        file.seek(100000)
-        file.write(b"?")
-    with reading(small_node.contact, code, config) as reader:
-        returncode, said = finish(reader)
-    assert returncode != 0
+    spilled = tmp_path / "pfs" / "model.5.0.spill"
+    for harmed in (spilled.read_bytes().replace(b"\0", b"?", 1), b""):
+        spilled.write_bytes(harmed)
+        said = read_wrongly(small_node.contact, code, config)
+        assert f"{spilled} isn't as a rank has spilled it: it was cut, changed or replaced" in said
+
+
+HARMED_WHILE_MAPPED = """
+import os
+while begin() == "OK":
+    if engine.current_step() == 5:
+        get("field")
+        whole = os.path.getsize(here / "pfs" / "model.5.0.spill")
+        for size in SIZES:
+            os.truncate(here / "pfs" / "model.5.0.spill", size)
+        tell("harmed")
+    get("field")
+    engine.end_step()
+"""
+
+
+@pytest.mark.parametrize("sizes", ["[0]", "[100000]", "[0, whole]"], ids=["emptied", "cut", "filled"])
+def test_a_spill_file_that_is_cut_while_it_is_mapped_is_refused(small_node, tmp_path, config, sizes):
+    write_spilling(small_node, tmp_path)
+    said = read_wrongly(small_node.contact, HARMED_WHILE_MAPPED.replace("SIZES", sizes), config)
+    assert (tmp_path / "harmed").exists()
     assert f"{tmp_path}/pfs/model.5.0.spill isn't as a rank has spilled it: it was cut, changed or replaced" in said
 
 
