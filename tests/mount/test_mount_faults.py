@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -82,13 +83,14 @@ open(sys.argv[1], sys.argv[2]).close()
 
 def waiting(words):
     """Return a program that waits in a call: one that came before what it is to wait for has ended, and is no more."""
-    while True:
+    for _ in range(60):
         process = subprocess.Popen([sys.executable, "-c", WAITER, *words], stdout=subprocess.PIPE)
         assert process.stdout.readline() == b"begins\n"
         process.stdout.close()
         time.sleep(1)  # what doesn't wait ends sooner, or it is tried again
         if process.poll() is None:
             return process
+    pytest.fail(f"nothing waits in {words}")
 
 
 @pytest.mark.parametrize("mode", ["rb", "r+b"])
@@ -156,19 +158,36 @@ def test_calls_wait_for_a_master_that_is_stopped_no_longer_than_for_one_that_was
     until(lambda: not errno_of(os.mkdir, where / "e"))
 
 
-def test_a_master_that_is_slow_is_waited_for_and_asked_again_when_its_connection_breaks_then(servers, mounts):
+@pytest.mark.parametrize("is_told", [True, False], ids=["", "the contact file removed"])
+def test_a_master_that_is_slow_is_waited_for_and_asked_again_when_its_connection_breaks_then(servers, mounts, is_told):
     servers.start(storage=False, master=("--lease", "600")).close()  # no ping meanwhile
     relay = Relay(servers.directory / "master" / "master.sock")
     with closing(relay), ThreadPoolExecutor() as beside:
         where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
         os.mkdir(where / "c")  # by a connection that the next call takes
+        if not is_told:
+            servers.contact.unlink()
         with relay.losing_replies_to(b"lookup", times=1):
             with relay.slow():
                 came, asked = relay.came(), beside.submit(os.mkdir, where / "d")
                 until(lambda: relay.came() > came, "a look")
             asked.result(120)  # its patience begins only when the connection breaks
         assert sorted(os.listdir(where)) == ["c", "d"]
-        mounts.end("m")
+        assert mounts.end("m") == 0
+
+
+def test_a_master_to_which_this_host_has_no_way_is_waited_for_as_one_that_is_away(servers, mounts):
+    servers.start(storage=False, master=("--lease", "0.5")).close()
+    where = mounts.start("m", "--patience", "0.5", contact=servers.contact)
+    os.mkdir(where / "c")
+    told = servers.contact.read_text()
+    servers.contact.write_text(re.sub('"tcp": ".*"', '"tcp": ""', re.sub('"host": ".*"', '"host": "elsewhere"', told)))
+    servers.kill("master")
+    until(lambda: "doesn't listen for TCP" in mounts.said("m"))
+    assert errno_of(os.mkdir, where / "d") == errno.EIO
+    servers.contact.write_text(told)
+    servers.restart("master")
+    until(lambda: not errno_of(os.mkdir, where / "e"))
 
 
 def test_a_call_that_waits_for_others_outlasts_connections_that_break_again_later(servers, mounts):

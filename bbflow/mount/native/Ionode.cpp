@@ -16,11 +16,6 @@ namespace bbflow
 namespace
 {
 
-constexpr double ConnectSecs = 10.0;
-constexpr double InterruptSecs = 0.5;
-/** How long a node may say nothing before it is asked by another connection whether it still does
- *  anything: one that waits for the shared storage lets others in. */
-constexpr double SilenceSecs = 10.0;
 /** How often bytes are sent that arrive damaged. */
 constexpr int SendTries = 3;
 
@@ -109,7 +104,7 @@ public:
         const Value request = Value::Map{
             {"op", "read"}, {"key", m_Key}, {"offset", offset}, {"bytes", uint64_t{most}}};
         return m_Node->Over(
-            [&](Channel &channel)
+            [&](ServerChannel &channel)
             {
                 const Value reply = m_Node->Exchange(caller, channel, request);
                 const uint64_t bytes = reply.UnsignedAt("bytes");
@@ -135,7 +130,7 @@ public:
             try
             {
                 m_Node->Over(
-                    [&](Channel &channel)
+                    [&](ServerChannel &channel)
                     {
                         channel.SendRaw(request, bytes);
                         m_Node->Await(caller, channel);
@@ -187,8 +182,9 @@ std::string KeyOf(const uint64_t version, const uint64_t index)
     return text;
 }
 
-Ionode::Ionode(Node address, std::string key)
-: m_Address(std::move(address)), m_Key(std::move(key)), m_MayHold(m_Address.IsHere())
+Ionode::Ionode(Node address, std::string key, const double patience)
+: m_Address(std::move(address)), m_Key(std::move(key)), m_Patience(patience),
+  m_MayHold(m_Address.IsHere())
 {
 }
 
@@ -291,44 +287,34 @@ void Ionode::WaitUntilReady(const Caller &caller, const std::string &key, const 
 void Ionode::Ask(const Caller &caller, const Value &request)
 {
     Over(
-        [&](Channel &channel)
+        [&](ServerChannel &channel)
         {
             Exchange(caller, channel, request);
             return size_t{0};
         });
 }
 
-Value Ionode::Exchange(const Caller &caller, Channel &channel, const Value &request) const
+Value Ionode::Exchange(const Caller &caller, ServerChannel &channel, const Value &request) const
 {
     channel.Send(request);
     return Await(caller, channel);
 }
 
-Value Ionode::Await(const Caller &caller, Channel &channel) const
+Value Ionode::Await(const Caller &caller, ServerChannel &channel) const
 {
-    for (Deadline silence = After(SilenceSecs);;)
+    std::optional<Value> reply = channel.Await([&] { return caller.IsInterrupted.load(); });
+    if (!reply)
     {
-        if (std::optional<Value> reply = channel.Receive(After(InterruptSecs)))
-        {
-            if (!reply->BoolAt("ok"))
-            {
-                throw Errno(static_cast<int>(reply->UnsignedAt("errno")));
-            }
-            return std::move(*reply);
-        }
-        if (caller.IsInterrupted)
-        {
-            throw Errno(EINTR);
-        }
-        if (IsOver(silence))
-        {
-            ConnectTo(m_Address, m_Key, Transport::Auto, After(ConnectSecs));
-            silence = After(SilenceSecs);
-        }
+        throw Errno(EINTR);
     }
+    if (!reply->BoolAt("ok"))
+    {
+        throw Errno(static_cast<int>(reply->UnsignedAt("errno")));
+    }
+    return std::move(*reply);
 }
 
-size_t Ionode::Over(const std::function<size_t(Channel &)> &work)
+size_t Ionode::Over(const std::function<size_t(ServerChannel &)> &work)
 {
     while (true)
     {
@@ -369,7 +355,7 @@ void Ionode::Settle()
             return;
         }
     }
-    Over([](Channel &) { return size_t{0}; });
+    Over([](ServerChannel &) { return size_t{0}; });
 }
 
 /** Connects, and has the node do nothing more for connections that were left. */
@@ -381,8 +367,8 @@ Ionode::Named Ionode::Connect()
         left = m_Left;
     }
     Value::Array without(left.begin(), left.end());
-    Named made{RandomName(), std::make_unique<Channel>(
-                                 ConnectTo(m_Address, m_Key, Transport::Auto, After(ConnectSecs)))};
+    Named made{RandomName(),
+               std::make_unique<ServerChannel>(m_Address, m_Key, m_Patience, After(ConnectSecs))};
     made.Link->Send(
         Value::Map{{"op", "begin"}, {"connection", made.Name}, {"without", std::move(without)}});
     made.Link->Reply(After(ConnectSecs));

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "Caller.h"
-#include "Contact.h"
 #include "HeldDirectory.h"
+#include "ServerChannel.h"
 
 #include <functional>
 #include <memory>
@@ -42,7 +42,8 @@ public:
 class Ionode : public std::enable_shared_from_this<Ionode>
 {
 public:
-    Ionode(Node address, std::string key);
+    /** @param patience how long calls wait for one that is away, in seconds */
+    Ionode(Node address, std::string key, double patience);
 
     /** Opens a piece that is there. @throws Errno ENOENT if it isn't */
     std::unique_ptr<PieceFile> Open(const std::string &key);
@@ -59,7 +60,7 @@ public:
                         uint64_t bytes);
 
     /** Does something over a connection; again over a new one if an idle one was broken. */
-    size_t Over(const std::function<size_t(Channel &)> &work);
+    size_t Over(const std::function<size_t(ServerChannel &)> &work);
 
     /** Returns once nothing is changed there any more by requests that nobody waits for. */
     void Settle();
@@ -70,10 +71,10 @@ public:
     /** Sends a request over a connection and waits for its reply.
      *  @throws Errno if it is refused; EINTR if it is no longer waited for
      *  @throws ConnectionLost if the node says nothing, and lets nobody in either */
-    Value Exchange(const Caller &caller, Channel &channel, const Value &request) const;
+    Value Exchange(const Caller &caller, ServerChannel &channel, const Value &request) const;
 
     /** The same for what was sent. */
-    Value Await(const Caller &caller, Channel &channel) const;
+    Value Await(const Caller &caller, ServerChannel &channel) const;
 
     /** Whether its pieces are opened here; asks who listens in its directory, the first time. */
     bool IsLocal();
@@ -84,6 +85,7 @@ public:
 private:
     const Node m_Address;
     const std::string m_Key;
+    const double m_Patience;
     std::mutex m_HoldMutex;
     /** Whether its directory is one of this host, and not known to be another node's. */
     bool m_MayHold;
@@ -93,7 +95,7 @@ private:
     struct Named
     {
         std::string Name;
-        std::unique_ptr<Channel> Link;
+        std::unique_ptr<ServerChannel> Link;
     };
     std::mutex m_Mutex;
     std::vector<Named> m_Idle;

@@ -28,7 +28,8 @@ void Ionodes::Update(const Value::Array &nodes)
         Known &one = known[address.Name];
         const auto before = m_Known.find(address.Name);
         const bool isSame = before != m_Known.end() && before->second.Address == place;
-        one.Link = isSame ? before->second.Link : std::make_shared<Ionode>(address, m_Key);
+        one.Link =
+            isSame ? before->second.Link : std::make_shared<Ionode>(address, m_Key, m_Patience);
         one.Address = place;
         one.IsUp = node.BoolAt("up");
     }

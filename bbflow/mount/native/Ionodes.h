@@ -14,8 +14,9 @@ namespace bbflow
 class Ionodes
 {
 public:
-    /** @param key the mount's */
-    explicit Ionodes(std::string key) : m_Key(std::move(key)) {}
+    /** @param key the mount's
+     *  @param patience how long calls wait for one that is away, in seconds */
+    Ionodes(std::string key, const double patience) : m_Key(std::move(key)), m_Patience(patience) {}
 
     /** Takes in a list `nodes` of the master. */
     void Update(const Value::Array &nodes);
@@ -40,6 +41,7 @@ private:
     };
 
     const std::string m_Key;
+    const double m_Patience;
     std::mutex m_Mutex;
     std::condition_variable m_Updated;
     std::map<std::string, Known> m_Known;

@@ -35,7 +35,8 @@ void Patience::WaitFor(const Errno &error, const Caller &caller) const
 
 MasterLink::MasterLink(MountedContact contact, const uint64_t number, const double patience,
                        LinkListener listener)
-: m_Patience(patience), m_Session(std::move(contact), number, std::move(listener), m_Ending)
+: m_Patience(patience),
+  m_Session(std::move(contact), number, patience, std::move(listener), m_Ending)
 {
     m_Listening = std::thread([this] { Listen(); });
     m_Pinging = std::thread([this] { Ping(); });
@@ -125,7 +126,7 @@ Value MasterLink::AskAgainAndAgain(const Caller &caller, const Value &request)
 
 Value MasterLink::AskOnce(const Caller &caller, const Value &request, uint64_t &epoch)
 {
-    std::unique_ptr<Channel> channel = m_Session.Take(epoch);
+    std::unique_ptr<ServerChannel> channel = m_Session.Take(epoch);
     const auto sent = MasterSession::Clock::now();
     try
     {
@@ -149,7 +150,7 @@ void MasterLink::Tell(const Value &message)
     uint64_t epoch = 0;
     try
     {
-        std::unique_ptr<Channel> channel = m_Session.Take(epoch);
+        std::unique_ptr<ServerChannel> channel = m_Session.Take(epoch);
         channel->Send(message);
         m_Session.GiveBack(std::move(channel), epoch);
     }
@@ -177,7 +178,7 @@ void MasterLink::Listen()
 void MasterLink::ListenOnce()
 {
     uint64_t epoch = 0;
-    std::unique_ptr<Channel> channel = m_Session.Take(epoch);
+    std::unique_ptr<ServerChannel> channel = m_Session.Take(epoch);
     try
     {
         m_Session.ListenOn(*channel);
@@ -198,7 +199,7 @@ void MasterLink::ListenOnce()
 }
 
 /** Takes in what the master says by itself. */
-void MasterLink::Hear(Channel &channel, const Value &message)
+void MasterLink::Hear(ServerChannel &channel, const Value &message)
 {
     if (message.StringAt("op") == "nodes")
     {

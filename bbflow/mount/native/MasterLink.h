@@ -69,7 +69,7 @@ private:
     Value AskOnce(const Caller &caller, const Value &request, uint64_t &epoch);
     void Listen();
     void ListenOnce();
-    void Hear(Channel &channel, const Value &message);
+    void Hear(ServerChannel &channel, const Value &message);
     void Ping();
 };
 

@@ -12,13 +12,7 @@ namespace bbflow
 namespace
 {
 
-constexpr double ConnectSecs = 10.0;
 constexpr double RetrySecs = 0.05;
-/** A signal counts for a call that has waited for this long; a shorter one just ends. */
-constexpr double InterruptSecs = 0.5;
-/** How long a master may leave a request without reply before it is looked whether it still lets
- *  anybody in: one that waits for others does. */
-constexpr double SilenceSecs = 10.0;
 
 Node MasterIn(const Contact &contact, const uint64_t number, const std::string &path)
 {
@@ -32,6 +26,29 @@ Node MasterIn(const Contact &contact, const uint64_t number, const std::string &
     throw ConnectionLost("bbflow: " + path + " names no master of files with the number " +
                          std::to_string(number) +
                          ": start the nodes with --files, or wait until they are up");
+}
+
+/** Returns where a master is, as the contact file says; where it was before, while that is removed
+ *  or says nothing. */
+Node PlaceOf(const MountedContact &contact, const uint64_t number,
+             const std::optional<Node> &before)
+{
+    try
+    {
+        return MasterIn(contact.Read(), number, contact.Path());
+    }
+    catch (const Refused &)
+    {
+        throw;
+    }
+    catch (const std::runtime_error &)
+    {
+        if (!before)
+        {
+            throw;
+        }
+        return *before;
+    }
 }
 
 /** @throws Errno if the reply is a refusal; what EIO doesn't tell a program stands in the log */
@@ -94,9 +111,10 @@ Value::Array RequestSlots::UnderWay() const
     return found;
 }
 
-MasterSession::MasterSession(MountedContact contact, const uint64_t number, LinkListener listener,
-                             Ending &ending)
-: m_Contact(std::move(contact)), m_Number(number), m_Listener(std::move(listener)), m_Ending(ending)
+MasterSession::MasterSession(MountedContact contact, const uint64_t number, const double patience,
+                             LinkListener listener, Ending &ending)
+: m_Contact(std::move(contact)), m_Number(number), m_Patience(patience),
+  m_Listener(std::move(listener)), m_Ending(ending)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
     BeginFirst();
@@ -111,11 +129,18 @@ void MasterSession::End()
     }
 }
 
-std::unique_ptr<Channel> MasterSession::Connect(const Deadline &deadline) const
+std::unique_ptr<ServerChannel> MasterSession::Connect(const std::optional<Node> &before,
+                                                      const Deadline &deadline) const
 {
-    const Contact contact = m_Contact.Read();
-    const Node master = MasterIn(contact, m_Number, m_Contact.Path());
-    return std::make_unique<Channel>(ConnectTo(master, contact.Key, Transport::Auto, deadline));
+    const Node place = PlaceOf(m_Contact, m_Number, before);
+    try
+    {
+        return std::make_unique<ServerChannel>(place, m_Contact.Key(), m_Patience, deadline);
+    }
+    catch (const std::invalid_argument &error)
+    {
+        throw ConnectionLost(error.what()); // it may be started again with another way to it
+    }
 }
 
 /** Makes the session; a subtree's master may just be starting, once a directory leads there. */
@@ -143,11 +168,12 @@ void MasterSession::BeginFirst()
 /** Makes the session, or comes back to it; with m_Mutex locked. */
 void MasterSession::Begin(const Deadline &deadline)
 {
-    std::unique_ptr<Channel> channel = Connect(deadline);
+    std::unique_ptr<ServerChannel> channel = Connect(m_Place, deadline);
     const auto sent = Clock::now();
     bool isNew = true;
     const Value reply = AskForSession(*channel, isNew);
     m_Name = reply.StringAt("session");
+    m_Place = channel->Server();
     m_LeaseSecs = ValueAs<double>(*reply.Find("lease_s"));
     m_Options = reply;
     ++m_Epoch;
@@ -159,7 +185,7 @@ void MasterSession::Begin(const Deadline &deadline)
     Renew(reply, sent);
 }
 
-Value MasterSession::AskForSession(Channel &channel, bool &isNew)
+Value MasterSession::AskForSession(ServerChannel &channel, bool &isNew)
 {
     const Value::Map request = {{"op", "session"},
                                 {"host", HostName()},
@@ -206,34 +232,24 @@ Value::Map MasterSession::Resuming(Value::Map request) const
     return request;
 }
 
-Value MasterSession::Exchange(Channel &channel, const Value &request, const Caller *caller) const
+Value MasterSession::Exchange(ServerChannel &channel, const Value &request,
+                              const Caller *caller) const
 {
     channel.Send(request);
-    for (Deadline silence = After(SilenceSecs);;)
+    std::optional<Value> reply = channel.Await(
+        [&] { return m_Ending.IsBegun() || (caller != nullptr && caller->IsInterrupted); });
+    if (!reply)
     {
-        if (std::optional<Value> reply = channel.Receive(After(InterruptSecs)))
-        {
-            return Accepted(std::move(*reply));
-        }
-        if (m_Ending.IsBegun() || (caller != nullptr && caller->IsInterrupted))
-        {
-            throw Unanswered(EINTR);
-        }
-        if (IsOver(silence))
-        {
-            if (Connect(After(ConnectSecs))->Peer() != channel.Peer())
-            {
-                throw ConnectionLost("bbflow: the master of " + channel.Peer() + " has moved");
-            }
-            silence = After(SilenceSecs);
-        }
+        throw Unanswered(EINTR);
     }
+    return Accepted(std::move(*reply));
 }
 
-std::unique_ptr<Channel> MasterSession::Take(uint64_t &epoch)
+std::unique_ptr<ServerChannel> MasterSession::Take(uint64_t &epoch)
 {
     const Deadline deadline = After(ConnectSecs);
     std::string name;
+    std::optional<Node> place;
     {
         const std::lock_guard<std::mutex> lock(m_Mutex);
         if (!m_IsUp)
@@ -243,13 +259,14 @@ std::unique_ptr<Channel> MasterSession::Take(uint64_t &epoch)
         epoch = m_Epoch;
         if (!m_Idle.empty())
         {
-            std::unique_ptr<Channel> channel = std::move(m_Idle.back());
+            std::unique_ptr<ServerChannel> channel = std::move(m_Idle.back());
             m_Idle.pop_back();
             return channel;
         }
         name = m_Name;
+        place = m_Place;
     }
-    std::unique_ptr<Channel> channel = Connect(deadline);
+    std::unique_ptr<ServerChannel> channel = Connect(place, deadline);
     try
     {
         Join(*channel, name, false);
@@ -261,12 +278,12 @@ std::unique_ptr<Channel> MasterSession::Take(uint64_t &epoch)
     return channel;
 }
 
-void MasterSession::Join(Channel &channel, const std::string &name, const bool listens) const
+void MasterSession::Join(ServerChannel &channel, const std::string &name, const bool listens) const
 {
     Exchange(channel, Value::Map{{"op", "join"}, {"session", name}, {"listen", listens}}, nullptr);
 }
 
-void MasterSession::ListenOn(Channel &channel)
+void MasterSession::ListenOn(ServerChannel &channel)
 {
     std::string name;
     {
@@ -276,7 +293,7 @@ void MasterSession::ListenOn(Channel &channel)
     Join(channel, name, true);
 }
 
-void MasterSession::GiveBack(std::unique_ptr<Channel> channel, const uint64_t epoch)
+void MasterSession::GiveBack(std::unique_ptr<ServerChannel> channel, const uint64_t epoch)
 {
     const std::lock_guard<std::mutex> lock(m_Mutex);
     // One of a session that was lost meanwhile may have a reply to come.

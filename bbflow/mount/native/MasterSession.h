@@ -4,6 +4,7 @@
 #include "Ending.h"
 #include "KeptMetadata.h"
 #include "MountedContact.h"
+#include "ServerChannel.h"
 
 #include <algorithm>
 #include <atomic>
@@ -72,8 +73,10 @@ public:
     using Clock = std::chrono::steady_clock;
 
     /** Begins it.
+     *  @param patience how long a call waits for a master that is gone, in seconds
      *  @throws std::runtime_error if there is no such master, or it refuses */
-    MasterSession(MountedContact contact, uint64_t number, LinkListener listener, Ending &ending);
+    MasterSession(MountedContact contact, uint64_t number, double patience, LinkListener listener,
+                  Ending &ending);
 
     /** Ends the session, if the master is there. */
     void End();
@@ -81,22 +84,22 @@ public:
     /** Returns a connection that is joined to the session, which comes back for it if need be.
      *  @param epoch counts the times that the session came up
      *  @throws std::runtime_error if the master is away, or doesn't know the session */
-    std::unique_ptr<Channel> Take(uint64_t &epoch);
+    std::unique_ptr<ServerChannel> Take(uint64_t &epoch);
 
     /** Takes a connection back that is still good. */
-    void GiveBack(std::unique_ptr<Channel> channel, uint64_t epoch);
+    void GiveBack(std::unique_ptr<ServerChannel> channel, uint64_t epoch);
 
     /** Takes down that a connection of this epoch broke; 0 for whichever it is. */
     void Lose(uint64_t epoch);
 
     /** Makes this connection the one on which the master sends what to forget. */
-    void ListenOn(Channel &channel);
+    void ListenOn(ServerChannel &channel);
 
     /** Sends a request and waits for its reply.
      *  @param caller whoever may stop waiting; may be null
      *  @throws Errno what the master refuses by; EINTR if it is no longer waited for
      *  @throws ConnectionLost if the master says nothing, and lets nobody in either */
-    Value Exchange(Channel &channel, const Value &request, const Caller *caller) const;
+    Value Exchange(ServerChannel &channel, const Value &request, const Caller *caller) const;
 
     /** Extends what is kept by another lease from when a request was sent. */
     void Renew(const Value &reply, Clock::time_point sent);
@@ -121,6 +124,7 @@ public:
 private:
     const MountedContact m_Contact;
     const uint64_t m_Number;
+    const double m_Patience;
     const LinkListener m_Listener;
     Ending &m_Ending;
     KeptMetadata m_Kept;
@@ -130,18 +134,21 @@ private:
 
     std::mutex m_Mutex;
     std::string m_Name;
+    /** Where the session came up last. */
+    std::optional<Node> m_Place;
     bool m_IsUp = false;
     /** Counts the times that the session came up: connections of before are of no use. */
     uint64_t m_Epoch = 0;
-    std::vector<std::unique_ptr<Channel>> m_Idle;
+    std::vector<std::unique_ptr<ServerChannel>> m_Idle;
     RequestSlots m_Slots;
 
-    std::unique_ptr<Channel> Connect(const Deadline &deadline) const;
+    std::unique_ptr<ServerChannel> Connect(const std::optional<Node> &before,
+                                           const Deadline &deadline) const;
     void BeginFirst();
     void Begin(const Deadline &deadline);
-    Value AskForSession(Channel &channel, bool &isNew);
+    Value AskForSession(ServerChannel &channel, bool &isNew);
     Value::Map Resuming(Value::Map request) const;
-    void Join(Channel &channel, const std::string &name, bool listens) const;
+    void Join(ServerChannel &channel, const std::string &name, bool listens) const;
 };
 
 } // end namespace bbflow

@@ -17,7 +17,7 @@ constexpr size_t MostOpened = 8192;
 
 Volume::Volume(const MountedContact &contact, const uint64_t master, const double patience,
                const KernelMemory &kernel)
-: m_Kernel(kernel), m_Nodes(contact.Key())
+: m_Kernel(kernel), m_Nodes(contact.Key(), patience)
 {
     LinkListener listener;
     listener.OnForget = [this](const Forgotten &what)
