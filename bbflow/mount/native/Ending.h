@@ -14,7 +14,10 @@ class Ending
 public:
     void Begin()
     {
-        m_IsBegun = true;
+        {
+            const std::lock_guard<std::mutex> lock(m_Mutex); // who waits has it seen, or sees it
+            m_IsBegun = true;
+        }
         m_Changed.notify_all();
     }
 
