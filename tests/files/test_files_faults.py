@@ -353,6 +353,16 @@ def test_a_master_that_is_slow_is_waited_for(servers, monkeypatch):
         assert client.exists("/d")
 
 
+def test_a_client_comes_back_to_its_master_though_the_contact_file_was_removed(servers):
+    servers.start(storage=False)
+    relay = Relay(servers.directory / "master" / "master.sock")
+    with closing(relay), servers.client() as client:
+        servers.contact.unlink()
+        relay.cut()
+        client.mkdir("/d")
+        assert client.exists("/d")
+
+
 def test_an_ionode_that_is_slow_is_waited_for(servers, monkeypatch):
     monkeypatch.setattr(calling, "SILENCE_S", 0.1)
     servers.start(storage=False)

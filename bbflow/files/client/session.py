@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from bbflow.errors import NodeError
+from bbflow.errors import BbflowError, NodeError
 from bbflow.files.client.calling import Caller, Gone, IonodeCaller, UnansweredError, address_of
 from bbflow.files.client.opened import OpenFile
 from bbflow.files.client.own_pieces import hold_pieces
@@ -81,6 +81,7 @@ class ClientSession:
         for number in lost:
             self.open_files.pop(number).lose()
         self._name, self.root, self.options = told.session, told.root.ino, told.options
+        self._place = master
         self._take_nodes(told.nodes)
         return caller
 
@@ -167,13 +168,20 @@ class ClientSession:
         self._caller.close()
         while True:
             try:
-                self._caller = self._enter(self._find(self.subtree))
+                self._caller = self._enter(self._newest_place())
                 return
             except NodeError:
                 if time.monotonic() > deadline_s:
                     what = f"the master of {self.subtree!r} doesn't come back: {gone}"
                     raise UnansweredError(errno.EIO, what) from None
                 time.sleep(PAUSE_S)
+
+    def _newest_place(self) -> MasterAddress:
+        """Return where the contact file says that the master is; where it was, while that says nothing."""
+        try:
+            return self._find(self.subtree)
+        except BbflowError:
+            return self._place
 
     def node(self, name: str) -> IonodeTold:
         """Return where an IOnode is.
