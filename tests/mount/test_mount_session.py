@@ -5,7 +5,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -137,8 +136,7 @@ def test_a_mount_ends_though_another_namespace_has_a_copy_but_not_while_a_file_i
                 mounts.signal("m")
             else:
                 subprocess.run(["umount", "--lazy", where], check=True)
-            while is_mounted(where):
-                time.sleep(0.01)
+            until(lambda: not is_mounted(where))
             assert file.read() == "kept"
         assert mounts.wait("m") == 0
     finally:
