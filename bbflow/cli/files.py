@@ -26,10 +26,12 @@ from bbflow.errors import BbflowError, ConfigError, describe, printable
 from bbflow.files.client.client import DirectoryEntry, FilesClient
 from bbflow.files.client.positioned_file import FileStream
 from bbflow.files.replies import OverviewReply
+from bbflow.host.log import tell
 from bbflow.staging.staging_plan import read_plan
 from bbflow.units import format_bytes
 
 COPY_BYTES = 8 << 20
+LINK = "is a symbolic link, so it isn't copied: name what it leads to"
 STATES = {
     "clean": "in memory and in the shared storage",
     "cold": "in the shared storage only",
@@ -131,6 +133,7 @@ def _walk(client: FilesClient, path: str) -> Iterator[DirectoryEntry]:
 def _get(client: FilesClient, options: argparse.Namespace) -> int:
     if len(options.paths) > 1 and not options.target.is_dir():
         raise ConfigError(f"{options.target} isn't a directory: several files need one")
+    code = 0
     for path in options.paths:
         target = options.target / basename(path.rstrip("/")) if options.target.is_dir() else options.target
         root = path.rstrip("/")
@@ -141,7 +144,10 @@ def _get(client: FilesClient, options: argparse.Namespace) -> int:
             elif entry.kind == "f":
                 with client.open(entry.path) as file, place.open("wb") as local:
                     shutil.copyfileobj(FileStream(file), local, COPY_BYTES)
-    return 0
+            else:  # it isn't made here: what comes after it could be written through it, to anywhere
+                tell(f"{entry.path}: {LINK}")
+                code = 1
+    return code
 
 
 def _put(client: FilesClient, options: argparse.Namespace) -> int:
@@ -151,11 +157,24 @@ def _put(client: FilesClient, options: argparse.Namespace) -> int:
         raise ConfigError(f"{target} isn't a directory: several files need one, named with a slash at its end")
     if is_directory:
         client.mkdir(target, parents=True)
+    code = 0
     for source in options.sources:
         place = join(target, source.name) if is_directory else target
-        for path in [source, *sorted(source.rglob("*"))] if source.is_dir() else [source]:
-            _put_one(client, path, join(place, path.relative_to(source).as_posix()).removesuffix("/."))
-    return 0
+        _put_one(client, source, place)
+        for path in sorted(source.rglob("*")):
+            if why := _why_left(path):
+                tell(f"{path}: {why}")
+                code = 1
+            else:
+                _put_one(client, path, join(place, path.relative_to(source).as_posix()))
+    return code
+
+
+def _why_left(path: Path) -> str:
+    """Say why something below a directory isn't copied; "" if it is."""
+    if path.is_symlink() and not path.is_file():  # `rglob` doesn't follow it: a directory would become an empty one
+        return LINK
+    return "" if path.is_dir() or path.is_file() else "is neither a file nor a directory, so it isn't copied"
 
 
 def _put_one(client: FilesClient, path: Path, target: str) -> None:

@@ -256,15 +256,17 @@ def _last_word(log: Path) -> str:
     return ""
 
 
-def wait_until_ready(name: str, contact: Path, process: subprocess.Popen[bytes], said_in: Path) -> None:
+def wait_until_ready(
+    name: str, contact: Path, process: subprocess.Popen[bytes], said_in: Path, timeout_s: float = START_TIMEOUT_S
+) -> None:
     """Wait until a node stands in the contact file and answers.
 
     Raises
     ------
     CapacityError, NodeError
-        If the process ended first; the message is what it said last.
+        If the process ended first, where the message is what it said last, or if it takes longer than `timeout_s`.
     """
-    deadline_s = time.monotonic() + START_TIMEOUT_S
+    deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         if process.poll() is not None:
             said = _last_word(said_in) if process.returncode > 0 else ""
@@ -276,4 +278,4 @@ def wait_until_ready(name: str, contact: Path, process: subprocess.Popen[bytes],
                     NodeClient(node).close()
                     return
         time.sleep(0.01)
-    raise NodeError(f"node {name} didn't start within {START_TIMEOUT_S:.0f} s: see {log}")
+    raise NodeError(f"node {name} didn't start within {timeout_s:g} s: see {said_in}")

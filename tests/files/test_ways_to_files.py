@@ -92,6 +92,33 @@ def test_the_command_line_names_what_it_cannot_copy(servers, tmp_path, capfd):
     assert f"{tmp_path / 'none'}: No such file or directory" in capfd.readouterr().err
 
 
+def test_the_command_line_tells_of_what_it_does_not_copy(servers, tmp_path, capfd):
+    """A copy that lacks something must not look like a whole one."""
+    client = servers.start(storage=False)
+    client.mkdir("/tree")
+    client.write("/tree/a", b"a")
+    client.symlink("a", "/tree/link")
+    get = ["files", "get", "--contact", str(servers.contact)]
+    assert main([*get, "/tree", str(tmp_path / "out")]) == 1
+    told = "/tree/link: is a symbolic link, so it isn't copied: name what it leads to"
+    assert told in capfd.readouterr().err
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "out").iterdir()] == [("a", b"a")]
+    assert main([*get, "/tree/link", str(tmp_path / "other")]) == 1
+    assert told in capfd.readouterr().err
+
+    (tmp_path / "in/far").mkdir(parents=True)
+    (tmp_path / "in/near").symlink_to("far")
+    (tmp_path / "in/to-file").symlink_to(tmp_path / "out/a")
+    os.mkfifo(tmp_path / "in/fifo")
+    put = ["files", "put", "--contact", str(servers.contact)]
+    assert main([*put, str(tmp_path / "in"), "/in"]) == 1
+    err = capfd.readouterr().err
+    assert f"{tmp_path / 'in/near'}: is a symbolic link, so it isn't copied: name what it leads to" in err
+    assert f"{tmp_path / 'in/fifo'}: is neither a file nor a directory, so it isn't copied" in err
+    assert [entry.path for entry in client.entries("/in")] == ["/in/far", "/in/to-file"]
+    assert main([*put, str(tmp_path / "in/near"), "/near"]) == 0
+
+
 def test_signs_in_a_name_do_not_act_on_a_terminal(servers, capfd):
     client = servers.start(storage=False)
     client.write("/a\x1b[31m\nb", b"a")

@@ -12,7 +12,7 @@ import pytest
 from bbflow.errors import CapacityError, NodeError, StreamError
 from bbflow.host.belongings import MARK
 from bbflow.landing.client import NodeClient
-from bbflow.landing.embedded import EmbeddedNodes, own_directory, spawn_node
+from bbflow.landing.embedded import EmbeddedNodes, own_directory, spawn_node, wait_until_ready
 from bbflow.net.contact import read_contact
 from testsupport.asking import ask, ask_once
 from testsupport.processes import agent_of
@@ -119,6 +119,16 @@ def test_an_agent_that_is_killed_before_it_has_marked_its_directory_leaves_none(
     with pytest.raises(NodeError, match="SIGKILL"):
         EmbeddedNodes(1, 1 << 20, short, spawn=spawn)
     assert list(short.iterdir()) == []
+
+
+def test_a_node_that_does_not_come_names_its_log(tmp_path):
+    log = tmp_path / "bb0.log"
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            with pytest.raises(NodeError, match=rf"^node bb0 didn't start within 0\.1 s: see {log}$"):
+                wait_until_ready("bb0", tmp_path / "contact.json", process, log, timeout_s=0.1)
+        finally:
+            process.kill()
 
 
 def _streams(contact, name):
