@@ -49,7 +49,10 @@ def output(tmp_path_factory):
         "operators": {
             "x": ["mean", "var"], "y": ["mean"], "z": ["mean"], "corners": ["mean"],
             "part": {"of": "z", "space": {"isel": {"z_dim1": [2]}}, "operators": ["mean"]},
-            "told": {"of": "x", "operators": ["mean"], "attributes": {"checked": True, "by": {"a": 1}}},
+            "told": {
+                "of": "x", "operators": ["mean"],
+                "attributes": {"checked": True, "by": {"a": 1}, "each": [True, False]},
+            },
         },
     }  # fmt: skip
     with start_nodes(1, "8MiB") as nodes, nodes.analyse(config) as analysis:
@@ -92,4 +95,5 @@ def test_netcdf_has_all_of_it(output):
         assert found.x_run_mean.big == 2**64 - 1
         assert found.attrs["_x2F_basePath"] == "/data/%T/"
         assert (found.told_run_mean.checked, json.loads(found.told_run_mean.by)) == (1, {"a": 1})
+        assert found.told_run_mean.each.tolist() == [1, 0]
         assert max(len(dim) for dim in found.dims) <= 200

@@ -138,10 +138,11 @@ def _attributes(own: Mapping[str, Any]) -> dict[str, Any]:
 
 def _storable(value: Any) -> Any:
     """Return a value as NetCDF may have it: what the configuration gives may be any of YAML."""
-    if isinstance(value, bool):
-        return int(value)
     items = value if isinstance(value, list) else [value]
-    return value if all(isinstance(item, str | int | float) for item in items) else json.dumps(value)
+    if not all(isinstance(item, str | int | float) for item in items):
+        return json.dumps(value)
+    plain = [int(item) if isinstance(item, bool) else item for item in items]  # NetCDF has no type for yes and no
+    return plain if isinstance(value, list) else plain[0]
 
 
 def encoding_of(array: xr.Variable) -> Mapping[str, Any]:
