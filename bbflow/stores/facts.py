@@ -97,7 +97,7 @@ class Listed:
     changed_s: float = 0.0
     """When it was last changed, in seconds since the epoch; 0 if the listing doesn't tell."""
     is_usable: bool = True
-    """Whether its name is a path; else it, or what is below it if it ends with ``/``, is only told of."""
+    """Whether it can be read by its name; else it, or what is below it if it ends with ``/``, is only told of."""
     is_directory: bool = False
     """Whether it is a directory; listings have these only if asked to."""
 
@@ -173,7 +173,7 @@ class PlainStore(Protocol):
         """Remove directories that have a file's name, if no file is below; return whether there were any."""
 
     def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
-        """List all files below a directory; and the directories, also empty ones, if asked to."""
+        """List all files below a directory; if asked to, the directories too, also empty ones, and what is neither."""
 
     def weakness(self, url: str) -> str:
         """Return what the store lacks to check a file in the instant in which it is changed; or ""."""

@@ -145,11 +145,15 @@ class LocalFiles:
         files, directories = [], []
         with _refusals(url), os.scandir(path_of(url) or ".") as entries:
             for entry in entries:
-                if entry.is_dir():
+                # A link to itself, or into what is closed, keeps no other file from being seen.
+                is_lost = entry.is_symlink() and _stat_or_none(entry.path) is None
+                if not is_lost and entry.is_dir():
                     directories.append(entry.name)
-                elif entry.is_file():
+                elif not is_lost and entry.is_file():
                     with suppress(FileNotFoundError):  # else all that is there would seem to be gone with it
                         files.append(_listed(url, entry.name, entry.stat()))
+                else:
+                    files.append(_no_file(url, entry.name))
         return files, directories
 
     def tree(self, url: str, *, directories: bool = False) -> Iterator[Listed]:
@@ -158,13 +162,16 @@ class LocalFiles:
         with _refusals(url):
             for directory, inside, names in os.walk(root, onerror=_raise):
                 for name in inside if directories else ():
-                    path = os.path.relpath(os.path.join(directory, name), root)
-                    yield Listed(path_below(url, path), path, 0, is_directory=True)
+                    path = os.path.join(directory, name)
+                    own, is_link = os.path.relpath(path, root), os.path.islink(path)
+                    yield Listed(path_below(url, own), own, 0, is_usable=not is_link, is_directory=True)
                 for name in names:
                     path = os.path.join(directory, name)
-                    found = _stat_or_none(path)
+                    found, own = _stat_or_none(path), os.path.relpath(path, root)
                     if found is not None and stat.S_ISREG(found.st_mode):
-                        yield _listed(url, os.path.relpath(path, root), found)
+                        yield _listed(url, own, found)
+                    elif directories:
+                        yield _no_file(url, own)
 
     def remove(self, url: str, known: Expected | None = None) -> None:
         """Remove a file; where none can be by that name, there is none."""
@@ -239,6 +246,11 @@ class LocalFiles:
     def disproves(self, url: str) -> bool:
         """Whether a wrong checksum proves damage: there is none here."""
         return True
+
+
+def _no_file(url: str, name: str) -> Listed:
+    """Return what is told of a pipe, a socket, a device, or a link to nothing."""
+    return Listed(path_below(url, name), name, None, is_usable=False)
 
 
 def _facts(url: str, found: os.stat_result) -> Facts:

@@ -258,3 +258,20 @@ def test_a_rename_takes_no_bytes_of_others_and_what_was_only_there_is_named_as_l
     client.unlink("two/gone-moved")
     client.refresh("/")
     assert client.read("two/gone-moved") == b"theirs"
+
+
+def test_a_name_that_is_not_utf8_or_a_link_to_itself_keeps_no_other_file_from_being_read(servers):
+    directory = servers.storage / "d"
+    (directory / os.fsdecode(b"dir\xe9")).mkdir(parents=True)
+    for name in (b"plain", b"lat\xe9", b"dir\xe9/inside"):
+        (directory / os.fsdecode(name)).write_bytes(name)
+    (directory / "loop").symlink_to("loop")
+    client = servers.start()
+    assert [entry.path for entry in client.entries("/d")] == ["/d/plain"]
+    assert client.read("/d/plain") == b"plain"
+    why = "the object is left out, since its name isn't a path"
+    assert sorted(client.status()[0].unread) == [(r"d//dir\\xe9/", why), (r"d//lat\\xe9", why)]
+    client.rename("/d", "/e")
+    assert client.flush(wait_s=60).left == 0
+    assert sorted(map(os.fsencode, os.listdir(directory))) == [b"dir\xe9", b"lat\xe9", b"loop"]
+    assert os.listdir(servers.storage / "e") == ["plain"]

@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from bbflow.errors import BbflowError, ChangedSourceError, ConflictError, NodeError, ProtocolError, SourceError
+from bbflow.errors import (
+    BbflowError,
+    ChangedSourceError,
+    ConflictError,
+    NodeError,
+    ProtocolError,
+    SourceError,
+    one_line,
+)
 from bbflow.files.client.calling import IonodeCaller, address_of
 from bbflow.files.commands import (
     CHANGED,
@@ -251,10 +259,10 @@ def zeros(size: int) -> Iterator[bytes]:
 
 def _failed(answer: Answer) -> Failed:
     """Report failed attempts to the master, while they are repeated here."""
-    return lambda reason: answer(CommandAnswer(done=False, error=reason))
+    return lambda reason: answer(CommandAnswer(done=False, error=one_line(reason)))
 
 
 def refusal(error: Exception) -> CommandAnswer:
     """Return the answer to a command that failed."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return CommandAnswer(errno=errno_of(error), error=text or type(error).__name__)
+    return CommandAnswer(errno=errno_of(error), error=one_line(text) or type(error).__name__)

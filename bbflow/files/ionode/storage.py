@@ -1,9 +1,11 @@
 """The shared storage behind the files: plain objects with the files' names, below one URL."""
 
 import errno
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -31,6 +33,12 @@ Failed = Callable[[str], object]
 COMPARED_BYTES = 8 << 20
 PART = 5000
 """How many entries of a directory are told at once."""
+
+
+def _sendable(name: str) -> str:
+    """Return a path as messages can have it: one that isn't UTF-8 begins with ``/``, and so is none to the master."""
+    told = os.fsencode(name).decode(errors="backslashreplace")
+    return name if told == name else f"/{told}"
 
 
 def _ignore(reason: str) -> None:
@@ -213,7 +221,8 @@ class Storage:
             raise
         # What another program writes has such a name until it is whole.
         whole = [file for file in files if not is_beside(file.name.rpartition("/")[2])]
-        return [file for file in whole if file.size_bytes is not None], directories
+        sized = [replace(file, name=_sendable(file.name)) for file in whole if file.size_bytes is not None]
+        return sized, list(map(_sendable, directories))
 
     def refusal(self) -> str | None:
         """Return why nothing could be read or written here now; None if nothing is known to be wrong.
