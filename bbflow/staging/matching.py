@@ -107,7 +107,7 @@ def _found(word: str, sources: Sources) -> Iterator[Listed]:
     root = word.rstrip("/") or "/"
     above = _last(os.path.abspath(path_of(root)) if is_local(root) else root.partition("://")[2])
     above = decode(above) if root.startswith(HTTP) else above
-    for file in _usable(sources.tree(root)):
+    for file in _usable(sources.tree(root, directories=True)):
         yield Listed(file.url, f"{above}/{file.name}".lstrip("/"), file.size_bytes)
 
 
@@ -128,18 +128,18 @@ def _matching(sources: Sources, url: str, segments: list[str], above: str) -> It
     """List level by level, so that other directories are not gone through; below ``**`` all is listed at once."""
     first, rest = segments[0], segments[1:]
     if first == ANY_DEPTH:
-        for file in _usable(sources.tree(url)):
-            if _fits(file.name.split("/"), segments):
-                yield Listed(file.url, above + file.name, file.size_bytes)
+        below_it = sources.tree(url, directories=True)
+        for file in _usable(file for file in below_it if _fits(file.name.split("/"), segments)):
+            yield Listed(file.url, above + file.name, file.size_bytes)
         return
-    listed, directories = sources.children(url)
-    files = list(_usable(listed))
+    files, directories = sources.children(url)
     if rest:
         for name in _chosen(sorted(directories), first):
             yield from _matching(sources, below(url, name), rest, f"{above}{name}/")
     else:
         names = set(_chosen([file.name for file in files], first))
-        yield from (Listed(file.url, above + file.name, file.size_bytes) for file in files if file.name in names)
+        for file in _usable(file for file in files if file.name in names):
+            yield Listed(file.url, above + file.name, file.size_bytes)
 
 
 def _chosen(names: list[str], segment: str) -> list[str]:
@@ -148,11 +148,20 @@ def _chosen(names: list[str], segment: str) -> list[str]:
 
 
 def _usable(files: Iterable[Listed]) -> Iterator[Listed]:
+    """Yield what can be staged; what else was meant is told."""
     for file in files:
-        if file.is_usable:
+        if not file.is_usable:
+            tell(f"{file.url!r} is left out: {_why_not(file)}")
+        elif not file.is_directory:
             yield file
-        else:
-            tell(f"{file.url!r} is left out: its name isn't a path")
+
+
+def _why_not(file: Listed) -> str:
+    if not is_local(file.url):
+        return "its name isn't a path"
+    if file.is_directory:
+        return "links to directories aren't followed here"
+    return "it is a link to nothing" if os.path.islink(path_of(file.url)) else "it isn't a regular file"
 
 
 def _fits(names: list[str], segments: list[str]) -> bool:

@@ -215,3 +215,25 @@ def test_the_listing_keeps_what_is_still_there(staged, tmp_path):
     first[1].unlink()
     write_listing(tmp_path / "bb", {})
     assert (tmp_path / "bb" / LISTING).read_text() == f"{second[0]}\t{second[1]}\n"
+
+
+def test_what_is_no_file_is_told_of_where_it_was_meant(below, capsys):
+    whole = [file.name for file in expand(str(below), Sources())]
+    os.mkfifo(below / "pipe")
+    for link, target in (("nothing", "nowhere"), ("loop", "loop"), ("d1/up", "..")):
+        (below / link).symlink_to(target)
+    assert [file.name for file in expand(str(below), Sources())] == whole
+    assert sorted(capsys.readouterr().err.splitlines()) == [
+        f"bbflow: '{below}/d1/up' is left out: links to directories aren't followed here",
+        f"bbflow: '{below}/loop' is left out: it is a link to nothing",
+        f"bbflow: '{below}/nothing' is left out: it is a link to nothing",
+        f"bbflow: '{below}/pipe' is left out: it isn't a regular file",
+    ]
+    assert [file.name for file in expand(f"{below}/?.fits", Sources())] == ["a.fits", "b.fits"]
+    assert [file.name for file in expand(f"{below}/**/*.fits", Sources())] == [
+        name for name in sorted(TREE) if name.endswith(".fits") and "." not in name[0] and "/." not in name
+    ]
+    assert capsys.readouterr().err == ""
+    with pytest.raises(SourceError, match="matches no file"):
+        expand(f"{below}/pip*", Sources())
+    assert "pipe' is left out" in capsys.readouterr().err
