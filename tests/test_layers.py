@@ -138,7 +138,7 @@ def test_what_tests_share_knows_no_benchmark():
 
 def test_dask_is_imported_where_the_cluster_is():
     """Stages know tasks and hosts; `api.py` names the type of a client that is given to it."""
-    own = {"dask_calls", "dask_cluster", "dask_settings", "no_http", "security", "service"}
+    own = {"dask_calls", "dask_cluster", "dask_settings", "lasting_worker", "no_http", "security", "service"}
     xarray_writes = "transit/output/netcdf.py"  # by way of dask, in chunks
     allowed = {f"transit/clusters/{name}.py" for name in own} | {"cli/down.py", "api.py", xarray_writes}
     assert importers_of("dask", "distributed") <= allowed

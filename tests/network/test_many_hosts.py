@@ -1,7 +1,7 @@
 """Hosts with a BB node and a Dask worker on each, ranks on another: what is slow, far or cut off, and its cost.
 
-Two hosts, one of which is cut off for a while, are always tried; `make hosts-suite` tries all with sixteen and 64
-ranks, and says how long each took.
+Two hosts, one of which is cut off for a while, or their scheduler's, are always tried; `make hosts-suite` tries all
+with sixteen and 64 ranks, and says how long each took.
 """
 
 import os
@@ -38,6 +38,8 @@ RANKS_PER_HOST = 4
 suite = pytest.mark.skipif(not HOSTS, reason="takes minutes: make hosts-suite")
 PATIENCE_S = 600.0
 CUT_S = 4.0
+LEAST_TCP_S = 11
+"""The shortest silence by which Dask can take a connection for broken."""
 SLOW = "rate 2mbit burst 32kb latency 200ms"
 FAR = ("0.005", "0.001", "0.005")
 """Delay and jitter (seconds), and the share of frames that is lost."""
@@ -68,9 +70,18 @@ def far(hosts, names, servers):
 
 def cut(hosts, names, servers):
     """Take one host's cable out for a while."""
-    hosts.run("bridge", f"ip link set {names[-1]} down")
-    time.sleep(CUT_S)
-    hosts.run("bridge", f"ip link set {names[-1]} up")
+    take_out(hosts, names[-1], CUT_S)
+
+
+def behead(hosts, names, servers):
+    """Take out that of the scheduler's host, for so long that all take it for gone."""
+    take_out(hosts, "head", 2 * LEAST_TCP_S)
+
+
+def take_out(hosts, name, duration_s):
+    hosts.run("bridge", f"ip link set {name} down")
+    time.sleep(duration_s)
+    hosts.run("bridge", f"ip link set {name} up")
 
 
 def stop(hosts, names, servers):
@@ -161,12 +172,19 @@ def expected(ranks, first, last):
 
 @pytest.mark.parametrize(
     ("count", "harm"),
-    [(SMALL, cut), *(pytest.param(HOSTS, harm, marks=suite) for harm in (plain, slow, far, cut, stop))],
+    [
+        (SMALL, cut),
+        (SMALL, behead),
+        *(pytest.param(HOSTS, harm, marks=suite) for harm in (plain, slow, far, cut, stop)),
+    ],
 )
-def test_results_are_right_whatever_the_network_does(tmp_path, count, harm):
+def test_results_are_right_whatever_the_network_does(tmp_path, monkeypatch, count, harm):
+    if harm is behead:
+        monkeypatch.setenv("DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP", f"{LEAST_TCP_S}s")
     ranks = RANKS_PER_HOST * count
     code, took_s, said = job(tmp_path, count, ranks, harm)
     assert code == 0, said
+    assert harm is not behead or said.count("this worker is started again") >= count
     with open_results(tmp_path / "out" / "results.zarr") as results:
         for window, at, first, last in (("run", 0, 0, STEPS), ("day", 0, 0, 24), ("day", 1, 24, STEPS)):
             for name, values in expected(ranks, first, last).items():

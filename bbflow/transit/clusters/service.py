@@ -9,15 +9,16 @@ import dask
 from distributed import Client
 from distributed.cli import dask_scheduler, dask_worker
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, NodeError
 from bbflow.host.leftovers import scratch
 from bbflow.net.contact import remove_scheduler_file
 from bbflow.transit.clusters.cluster import ASIDE_THREADS
 from bbflow.transit.clusters.dask_settings import dask_settings
+from bbflow.transit.clusters.lasting_worker import SCHEDULER_FILE, UNNAMED_S, LastingWorker
 from bbflow.transit.clusters.security import security_of
 
 DEATH_TIMEOUT_S = 60
-"""How long a worker waits for a scheduler that is gone."""
+"""How long a worker that is started waits for its scheduler."""
 ANSWER_TIMEOUT_S = 60.0
 
 
@@ -49,7 +50,7 @@ def serve_scheduler(
 def serve_worker(
     certificate: Path, scheduler_file: Path, listen: str | None, threads: int, options: Sequence[str] = ()
 ) -> None:
-    """Be a Dask worker until its scheduler ends, or told to stop.
+    """Be a Dask worker until told to stop, by a signal or its scheduler; one that it only loses it looks for.
 
     Parameters
     ----------
@@ -62,8 +63,9 @@ def serve_worker(
     options
         Further options of ``dask worker``.
     """
-    dask.config.set(dask_settings())
+    dask.config.set(dask_settings() | {SCHEDULER_FILE: str(scheduler_file.absolute())})
     words = [*_access(certificate, scheduler_file, listen), "--nthreads", str(threads + ASIDE_THREADS)]
+    words += ["--worker-class", f"{LastingWorker.__module__}.{LastingWorker.__name__}"]
     words += ["--memory-limit", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
     words += ["--death-timeout", str(DEATH_TIMEOUT_S)]
     _serve(dask_worker.main, "dask worker", [*words, *options])
@@ -90,10 +92,22 @@ def _resolved(host: str) -> str:
 
 
 def shut_down(certificate: Path, scheduler_file: Path) -> None:
-    """End a scheduler with its workers, and remove its file."""
+    """End a scheduler with its workers, and remove its file: workers that have lost it end without.
+
+    Raises
+    ------
+    NodeError
+        If it doesn't answer.
+    """
     security = security_of(certificate) if certificate.exists() else None
-    with Client(
-        scheduler_file=str(scheduler_file), timeout=ANSWER_TIMEOUT_S, security=security, set_as_default=False
-    ) as client:
-        client.shutdown()
+    where = {"scheduler_file": str(scheduler_file), "timeout": ANSWER_TIMEOUT_S}
+    try:
+        with Client(**where, security=security, set_as_default=False) as client:
+            client.shutdown()
+    except OSError as error:
+        scheduler_file.unlink(missing_ok=True)
+        raise NodeError(
+            f"no Dask scheduler answers ({error}): {scheduler_file} is removed now, and workers that look for one end "
+            f"within {UNNAMED_S:.0f} s; if it still runs, end it by hand"
+        ) from None
     scheduler_file.unlink(missing_ok=True)
