@@ -160,11 +160,13 @@ class Fills:
                     fill.begun()
             else:
                 fill.error = error
-            if error is None and not fill.missing:
+            # Told once: without the lock, two threads that brought the last chunks would both find none missing.
+            is_whole = error is None and not fill.missing
+            if is_whole:
                 self._pieces.finish(fill.key)
                 del self._fills[fill.key]
             self._changed.notify_all()
-        if error is not None or not fill.missing:
+        if is_whole or error is not None:
             fill.done(error)
 
     def is_filling(self, key: str) -> bool:
