@@ -1,5 +1,7 @@
 #include "Parameters.h"
 
+#include "Decimal.h"
+
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
@@ -48,14 +50,13 @@ size_t Distance(const std::string &a, const std::string &b)
 
 double Number(const std::string &name, const std::string &text)
 {
-    char *end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end != '\0' || !(value >= 0) || value > Largest)
+    const std::optional<double> value = ReadDecimal(text);
+    if (!value || *value < 0 || *value > Largest)
     {
         throw std::invalid_argument("bbflow: parameter " + name + "=" + text +
                                     " must be a number from 0 to 1e9");
     }
-    return value;
+    return *value;
 }
 
 size_t WholeNumber(const std::string &name, const std::string &text)
@@ -111,9 +112,8 @@ Transport TransportOf(const std::string &name, const std::string &text)
 /** Negative is for ever, as other engines take it, whose parameter has the same name. */
 double Patience(const std::string &name, const std::string &text)
 {
-    return !text.empty() && text.front() == '-' && std::strtod(text.c_str(), nullptr) < 0
-               ? Largest
-               : Number(name, text);
+    const std::optional<double> value = ReadDecimal(text);
+    return value && *value < 0 ? Largest : Number(name, text);
 }
 
 std::optional<bool> Order(const std::string &name, const std::string &text)

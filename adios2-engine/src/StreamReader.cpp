@@ -43,6 +43,10 @@ void StreamReader::ReadNodes(const Deadline &deadline)
         try
         {
             const Contact contact = ReadContact(m_Parameters.Contact);
+            if (contact.Nodes.empty()) // as before the first one is there
+            {
+                throw std::runtime_error("bbflow: '" + m_Parameters.Contact + "' has no BB node");
+            }
             const std::string stream = ShareOf(m_Parameters).Stream;
             for (const Node &node : contact.Nodes)
             {

@@ -131,6 +131,37 @@ def test_a_wrong_parameter_is_an_error_that_helps(programs, tmp_path, parameters
     assert message in done.stderr
 
 
+COMMA = """
+comment_char %
+escape_char /
+LC_NUMERIC
+decimal_point ","
+thousands_sep "."
+grouping 3;3
+END LC_NUMERIC
+"""
+
+
+def test_a_parameter_is_read_alike_whatever_locale_the_program_has_set(node, tmp_path):
+    (tmp_path / "comma.txt").write_text(COMMA)
+    compiler = shutil.which("localedef") or pytest.skip("no localedef to make a locale with")
+    command = [compiler, "--no-archive", "-c", "-i", tmp_path / "comma.txt", tmp_path / "comma"]
+    subprocess.run(command, capture_output=True, check=False)  # it warns of the categories that are missing
+    code = f"""
+import locale, os
+os.environ["LOCPATH"] = {str(tmp_path)!r}
+locale.setlocale(locale.LC_NUMERIC, "comma")
+assert locale.localeconv()["decimal_point"] == ","
+with adios2.Stream(io, "out", "w") as s:
+    s.begin_step()
+    s.write("x", np.ones(4), [4], [0], [4])
+"""
+    write(node.contact, code, write_config(tmp_path, OpenTimeoutSecs="20.5"))
+    returncode, said = run_writer(node.contact, code, write_config(tmp_path, OpenTimeoutSecs="20,5"))
+    assert returncode != 0
+    assert "OpenTimeoutSecs=20,5 must be a number" in said
+
+
 OTHERS = (
     "AggregationType AggregatorRatio AlwaysProvideLatestTimestep AppendAfterSteps AsyncOpen AsyncWrite "
     "BeginStepPollingFrequencySecs BufferChunkSize BufferVType BurstBufferDrain BurstBufferPath "

@@ -6,6 +6,7 @@ import pytest
 from readers import read, read_wrongly, reading, shown
 
 from bbflow.landing.embedded import EmbeddedNodes
+from bbflow.net.contact import contact_key
 from testsupport.processes import finish
 from testsupport.waiting import until
 from testsupport.writers import wait_for_file, write, write_config, writing
@@ -243,6 +244,9 @@ def test_a_reader_without_any_node_says_what_is_missing_after_the_timeout(tmp_pa
         left_over = tmp_path / "left-over.json"
         left_over.write_text(nodes.contact.read_text())
     assert "agent.sock" in read_wrongly(left_over, "", write_config(tmp_path, OpenTimeoutSecs="0.2"))
+    contact_key(tmp_path / "early.json")  # as a master does that is there before any node
+    said = read_wrongly(tmp_path / "early.json", "", write_config(tmp_path, OpenTimeoutSecs="0.2"))
+    assert "has no BB node; waited OpenTimeoutSecs=0.2" in said
 
 
 def test_a_reader_with_another_secret_is_refused_at_once(node, tmp_path):

@@ -1,11 +1,10 @@
 #include "Json.h"
 
+#include "Decimal.h"
 #include "Utf8.h"
 
 #include <algorithm>
 #include <charconv>
-#include <locale>
-#include <sstream>
 #include <stdexcept>
 #include <system_error>
 
@@ -171,15 +170,12 @@ private:
 
     Value Fraction(const std::string &number) const
     {
-        std::istringstream in(number);
-        in.imbue(std::locale::classic()); // the program's may have a comma for the point
-        double value = 0;
-        if (number[0] == '+' || !(in >> value) ||
-            in.peek() != std::istringstream::traits_type::eof())
+        const std::optional<double> value = ReadDecimal(number);
+        if (number[0] == '+' || !value)
         {
             Fail();
         }
-        return value;
+        return *value;
     }
 
     std::string Text()
