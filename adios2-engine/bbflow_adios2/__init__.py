@@ -77,6 +77,7 @@ def _preloading(is_needed: bool) -> dict[str, str]:
     """Make each process load the library, after those that others have chosen."""
     path = str(preload_path())
     others = os.environ.get(PRELOAD_VARIABLE, "")
+    # To ld.so(8) both end a name, and there is no way to quote them.
     if re.search(r"[\s:]", path):
         if is_needed:
             raise ValueError(f"{path} can't be preloaded: its path must have no blank and no colon; select by XML")

@@ -40,7 +40,7 @@ def _configurations(adios2: Path) -> Iterator[Path]:
     yield adios2
     yield adios2 / "cmake" / "adios2"
     yield from sorted(adios2.glob("lib*/cmake/adios2"))
-    yield from sorted(adios2.glob("lib/*/cmake/adios2"))
+    yield from sorted(adios2.glob("lib/*/cmake/adios2"))  # Debian's, by kind of machine
 
 
 def build_engine(adios2: Path, into: Path) -> list[Path]:

@@ -130,6 +130,7 @@ void FabricRoute::Write(const std::string_view piece, const size_t offset)
         return grant.Offset <= offset && offset - grant.Offset <= grant.Bytes &&
                piece.size() <= grant.Bytes - (offset - grant.Offset);
     };
+    // The newest first: an older one of other bounds may overlap it.
     const auto grant = std::find_if(m_Grants.rbegin(), m_Grants.rend(), holds);
     Try(
         [&]

@@ -34,6 +34,7 @@ std::shared_ptr<Pool> Pool::Share(const std::string &path, const size_t capacity
     if (!pool || pool->Capacity() != capacity || !pool->IsAt(path))
     {
         pool = std::make_shared<Pool>(path, capacity);
+        // It was replaced while it was mapped: what lands there nobody would see.
         if (!pool->IsAt(path))
         {
             ThrowPoolLost(path);

@@ -75,6 +75,7 @@ bool ReaderLink::IsBroken() const
 Value ReaderLink::Request(const Value &message)
 {
     Tell(message);
+    // Before it come the replies to what was only told.
     while (m_Unread > 1)
     {
         Reply();

@@ -40,6 +40,7 @@ Admission Session::Begin(const size_t step, const Deadline &deadline)
 {
     if (m_Held.IsEmpty())
     {
+        // Steps that are held were folded by the plan that there was.
         m_Plan = m_NextPlan;
     }
     m_Keeps = m_Plan && m_Plan->Covers(step) && !m_Course.IsAsked();
@@ -76,7 +77,7 @@ Admission Session::Admit(const size_t step, const size_t bytes, const Deadline &
     {
         return Admission::NotReady;
     }
-    m_LastCommit.reset();
+    m_LastCommit.reset(); // requests are answered in order: the node has it
     m_Began = std::chrono::steady_clock::now();
     m_Step.Number = step;
     m_Course.Admit(step, reply->StringAt("status"));
@@ -325,6 +326,7 @@ void Session::Land(Block &block, const size_t pending)
     }
     else
     {
+        // Sent at once: the next one is read into the same memory.
         way.Land(m_Device.Read(block.OnDevice), block.Bytes, block.Offset, *block.Look);
         way.Sync();
     }

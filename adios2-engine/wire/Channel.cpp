@@ -48,6 +48,7 @@ std::optional<Value> Channel::Receive(const Deadline &deadline, const uint32_t m
         }
         catch (const std::runtime_error &error)
         {
+            // Where the next frame begins can't be known any more: only a new connection helps.
             throw ConnectionLost(std::string(error.what()) + " (from " + Peer() + ")");
         }
         const size_t n = m_Wire->Receive(buffer, sizeof(buffer), deadline);

@@ -86,6 +86,7 @@ __attribute__((target("sse4.2"))) uint32_t HardwareCrc32c(const std::string_view
     for (; i + 3 * LaneBytes <= bytes.size(); i += 3 * LaneBytes)
     {
         const char *lane = bytes.data() + i;
+        // They begin at 0: what stands before them is moved over them below, for it is linear.
         uint64_t second = 0;
         uint64_t third = 0;
         for (const char *end = lane + LaneBytes; lane < end; lane += 8)

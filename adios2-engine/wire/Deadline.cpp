@@ -27,6 +27,7 @@ int MillisecondsUntil(const Deadline &deadline)
     {
         return -1;
     }
+    // Rounded up: with 0 poll would return at once, again and again, in the last millisecond.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
     return static_cast<int>(std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max()));
 }

@@ -63,6 +63,7 @@ Libfabric::Infos Fabric::Find(const std::string &provider, const std::string &so
                               const bool fromGpus)
 {
     Libfabric::Infos found = Libfabric::Load().Find(provider, source, fromGpus);
+    // Some networks know no names and addresses of hosts: their providers choose by themselves.
     if (!found || found->AddressFormat > ofi::LastSocketAddress)
     {
         found = Libfabric::Load().Find(provider, "", fromGpus);
@@ -208,6 +209,7 @@ size_t Fabric::MostBytes() const { return m_Info->Endpoint->MaxMessageBytes; }
 
 bool Fabric::MayWait() const
 {
+    // fi_poll(3): only fi_trywait tells whether it is safe to block on the descriptor.
     ofi::Fid *queue = &m_Queue->Fid;
     return m_Fabric->Ops->TryWait(m_Fabric.get(), &queue, 1) == 0;
 }
@@ -246,6 +248,7 @@ size_t Fabric::Reap()
 void Fabric::Wait(const int alive, double &idleSecs) const
 {
     const auto start = std::chrono::steady_clock::now();
+    // Not POLLIN of the connection: replies that come meanwhile are no end.
     pollfd both[2] = {{alive, POLLRDHUP, 0}, {m_Descriptor, POLLIN, 0}};
     const bool canWait = m_Descriptor >= 0 && MayWait();
     if (!canWait)
@@ -349,6 +352,7 @@ void Fabric::AwaitAll(const int alive)
 void Fabric::Finish(const int alive)
 {
     AwaitAll(alive);
+    // A read comes back only behind the writes before it (`Libfabric::Find`): they are there then.
     if ((m_Info->Transmit->OpFlags & ofi::DeliveryComplete) == 0)
     {
         Start(alive,

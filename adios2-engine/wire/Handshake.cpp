@@ -15,6 +15,7 @@ namespace
 {
 
 constexpr double HandshakeSecs = 10.0;
+// Who has proved nothing yet can't make this process take more.
 constexpr uint32_t MostBytes = 4096;
 constexpr size_t NonceBytes = 16;
 
@@ -71,6 +72,7 @@ void ShakeHands(Channel &channel, const std::string &key, const bool isSealed)
     channel.Send(hello);
     const Value reply = Reply(channel, deadline);
     const std::string nonces = mine + reply.StringAt("nonce");
+    // With a word of its own for each side: neither's proof can be sent back as the other's.
     CheckNode(channel, reply, ToHex(HmacSha256(secret, "node" + nonces)));
     channel.Send(
         Value::Map{{"op", "prove"}, {"proof", ToHex(HmacSha256(secret, "peer" + nonces))}});

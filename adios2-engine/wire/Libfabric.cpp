@@ -23,6 +23,7 @@ constexpr const char *Devices[] = {"/sys/class/infiniband", "/sys/class/cxi"};
 template <class Function>
 void Find(void *library, const char *name, const char *version, Function &function)
 {
+    // By its version: later ones have other structures under the same name.
     function = reinterpret_cast<Function>(dlvsym(library, name, version));
     if (function == nullptr)
     {

@@ -80,6 +80,7 @@ std::string Mac::Tag(const uint32_t kind, const uint64_t number, const std::stri
 {
     const Crypto &crypto = Crypto::Load();
     unsigned char nonce[12];
+    // Frames and raw bytes are counted apart, so the kind is what keeps each nonce the only one.
     PutLittleEndian(nonce, kind, 4);
     PutLittleEndian(nonce + 4, number, 8);
     unsigned char tag[TagBytes];

@@ -194,6 +194,7 @@ public:
     }
 
 private:
+    // Each level takes some of the stack, and what comes is the other side's choice.
     static constexpr int MaxDepth = 64;
 
     std::string_view m_Rest;
@@ -270,6 +271,7 @@ private:
     int64_t Signed(int bytes)
     {
         const int unused = 64 - 8 * bytes;
+        // Shifted back it has the sign: compilers of C++17 do so, and C++20 demands it.
         return static_cast<int64_t>(Unsigned(bytes) << unused) >> unused;
     }
 

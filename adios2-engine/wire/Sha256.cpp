@@ -90,6 +90,7 @@ std::string BigEndian(const uint64_t value, const int bytes)
 std::string Sha256(const std::string_view bytes)
 {
     std::string padded(bytes);
+    // FIPS 180-4, 5.1.1: a bit of 1, zeros up to a whole block, and in it the length in bits.
     padded.push_back('\x80');
     padded.resize((padded.size() + 8 + BlockBytes - 1) / BlockBytes * BlockBytes - 8);
     padded += BigEndian(uint64_t{bytes.size()} * 8, 8);

@@ -52,6 +52,7 @@ void Tls::UseAuthorities(const std::string &file)
 {
     const OpenSsl &ssl = OpenSsl::Load();
     ssl.SSL_CTX_ctrl(m_Context.get(), SetMinimumVersion, Tls12, nullptr);
+    // By itself OpenSSL's client takes any certificate.
     ssl.SSL_CTX_set_verify(m_Context.get(), VerifyPeer, nullptr);
     if (ssl.SSL_CTX_load_verify_locations(m_Context.get(), file.c_str(), nullptr) != 1)
     {
@@ -103,6 +104,7 @@ void Tls::Send(const std::string_view head, const std::string_view tail)
     for (size_t i = 0; i < tail.size(); i += PieceBytes)
     {
         Encrypt(tail.substr(i, PieceBytes));
+        // Also when it has failed: what goes out then tells the node why.
         Flush();
     }
     Flush();

@@ -16,6 +16,7 @@ size_t CharacterLength(const std::string_view text, const size_t i)
         return 1;
     }
     const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    // RFC 3629: 0xc0 and 0xc1 could only begin ASCII in two bytes, and above 0xf4 nothing is left.
     if (first < 0xc2 || first > 0xf4 || i + length > text.size())
     {
         return 0;

@@ -32,6 +32,7 @@ public:
     Value(int64_t value) : m_Value(value) {}
     Value(uint64_t value) : m_Value(value) {}
     Value(double value) : m_Value(value) {}
+    // Without it a literal would become a bool.
     Value(const char *value) : m_Value(std::string(value)) {}
     Value(std::string value) : m_Value(std::move(value)) {}
     Value(Binary value) : m_Value(std::move(value)) {}
