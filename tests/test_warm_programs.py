@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -179,6 +180,16 @@ def test_what_a_run_starts_in_its_turn_is_a_fork_too(tmp_path):
         process.send_signal(signal.SIGINT)
         finish(process)
     assert "pandas" in maps, "it doesn't import this"
+
+
+def test_programs_that_threads_start_at_once_from_several_warm_processes_are_all_children_of_this_one():
+    environments = [server._environment for server in forks.Popen.servers[:2]]
+
+    def end_of(environment):
+        return subprocess.run([sys.executable, "-c", "exit(7)"], env=environment, check=False).returncode
+
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(end_of, 50 * environments)) == {7}  # the end of what isn't a child can't be had
 
 
 def test_a_warm_process_that_has_ended_is_told_and_begun_again():

@@ -22,7 +22,7 @@ USUAL |= {"restore_signals": True, "gid": None, "gids": None, "uid": None, "umas
 """How a program is started that may be a fork."""
 READ_LATE = ("ADIOS2_", "AWS_", "BBFLOW_", "PMI_", "PYTEST_", "TMPDIR", "XDG_", *one_thread.VARIABLES)
 """Begins of variables that may differ from the warm process': imports look only at the number of threads, 1."""
-LONGEST_S = 60
+LONGEST_S = 100
 COLD = subprocess.Popen
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
@@ -78,6 +78,8 @@ class Server:
         Starts it when it is first asked; gives the socket to ask it by, and the process unless another ends it.
     """
 
+    _starting, _counting = 0, threading.Lock()  # of all servers: what it decides is the process' own
+
     def __init__(self, environment, begin):
         self._environment, self._begin, self._inherited = environment, begin, _inherited()
         self._asking = None
@@ -107,12 +109,17 @@ class Server:
 
     @contextmanager
     def _adopting(self):
-        """Make programs that the server leaves alone this process' children."""
-        self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        """Make programs that servers leave alone this process' children, until the last thread that starts one ends."""
+        self._adopt(1)
         try:
             yield
         finally:
-            self._prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+            self._adopt(-1)
+
+    def _adopt(self, more):
+        with Server._counting:
+            Server._starting += more
+            self._prctl(PR_SET_CHILD_SUBREAPER, int(Server._starting > 0), 0, 0, 0)
 
     def close(self):
         """End it; the next program begins it again."""
