@@ -345,6 +345,25 @@ def test_calls_wait_for_an_ionode_that_is_stopped_no_longer_than_for_one_that_wa
     assert (where / "f").read_bytes() == b"before after"
 
 
+def test_a_call_that_has_waited_at_an_ionode_waits_for_it_anew_when_it_goes_away(servers, mounts):
+    servers.start(storage=False)
+    (servers.directory / "master-io0").chmod(0o777)  # where others may write, the mount opens no pieces by itself
+    path = servers.directory / "master-io0" / "ionode.sock"
+    relay = Relay(path)
+    with closing(relay), ThreadPoolExecutor() as beside:
+        where = mounts.start("m", "--patience", "5", contact=servers.contact)
+        (where / "f").write_bytes(b"there")
+        with relay.slow():
+            came, asked = relay.came(), beside.submit((where / "f").read_bytes)
+            until(lambda: relay.came() > came + 1, "the second look: its patience would be over")
+            path.rename(path.with_name("away.sock"))
+            relay.cut()
+            until(lambda: "ionode.sock (No such file" in mounts.said("m"))
+            path.with_name("away.sock").rename(path)
+        assert asked.result(120) == b"there"
+        assert mounts.end("m") == 0
+
+
 def test_a_close_that_waits_too_long_for_its_ionode_fails_and_the_log_says_for_which(servers, mounts):
     servers.start(storage=False, master=("--node-loss", "0.5"))
     where = mounts.start("m", "--patience", "0.5", contact=servers.contact)

@@ -12,7 +12,7 @@ constexpr double RetrySecs = 0.05;
 
 } // end empty namespace
 
-void Patience::WaitFor(const Errno &error, const Caller &caller) const
+void Patience::WaitFor(const Errno &error, const Caller &caller)
 {
     if (error.Number() != EHOSTDOWN)
     {
@@ -22,7 +22,11 @@ void Patience::WaitFor(const Errno &error, const Caller &caller) const
     {
         throw Errno(EINTR);
     }
-    if (IsOver(m_Deadline))
+    if (!m_End)
+    {
+        m_End.emplace(After(m_Seconds));
+    }
+    if (IsOver(*m_End))
     {
         if (!error.Why().empty()) // the program is only told EIO
         {
@@ -59,7 +63,7 @@ MasterLink::~MasterLink()
 
 Value MasterLink::Ask(const Caller &caller, const Value::Map &request)
 {
-    const Patience patience = NewPatience();
+    Patience patience = NewPatience();
     while (true)
     {
         Value::Map asked = request;

@@ -9,19 +9,21 @@
 namespace bbflow
 {
 
-/** Waits for a node that is away, for this long and no longer. */
+/** Waits for a node that is away, for this long and no longer from when that is first noticed: a
+ * call may have waited there for something else before. */
 class Patience
 {
 public:
-    explicit Patience(const double seconds) : m_Deadline(After(seconds)) {}
+    explicit Patience(const double seconds) : m_Seconds(seconds) {}
 
     /** Returns after a moment if trying again may help.
      *  @throws Errno the error itself if it is another one; EIO if the time is up; EINTR if the
      *          program doesn't wait any longer */
-    void WaitFor(const Errno &error, const Caller &caller) const;
+    void WaitFor(const Errno &error, const Caller &caller);
 
 private:
-    const Deadline m_Deadline;
+    const double m_Seconds;
+    std::optional<Deadline> m_End;
 };
 
 /** What calls ask a master, and what it says by itself, over connections that break and come back.
@@ -55,7 +57,7 @@ public:
     /** What the master said when the session began. */
     Value Options() const { return m_Session.Options(); }
 
-    /** For a call that begins now, and waits for nodes as long as for the master. */
+    /** For a call, which waits for nodes as long as for the master. */
     Patience NewPatience() const { return Patience(m_Patience); }
 
 private:

@@ -40,7 +40,7 @@ size_t NodeFile::Read(const Caller &caller, char *target, const size_t most, con
 
 size_t NodeFile::Write(const Caller &caller, const std::string_view bytes, const uint64_t offset)
 {
-    const Patience patience = m_Volume.Link().NewPatience();
+    Patience patience = m_Volume.Link().NewPatience();
     uint64_t done = 0;
     while (done < bytes.size())
     {

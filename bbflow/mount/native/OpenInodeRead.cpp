@@ -55,7 +55,7 @@ void OpenInode::LookAgain(const Caller &caller)
 
 size_t OpenInode::Read(const Caller &caller, char *target, const size_t most, const uint64_t offset)
 {
-    const Patience patience = m_Volume.Link().NewPatience();
+    Patience patience = m_Volume.Link().NewPatience();
     for (int left = ReopenTries;;)
     {
         try

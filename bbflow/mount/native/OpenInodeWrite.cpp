@@ -306,7 +306,7 @@ Value::Array OpenInode::PiecesForCommit() const
 /** Has no request left that could still change a piece that is written. */
 void OpenInode::SettleNodes(const Caller &caller)
 {
-    const Patience patience = m_Volume.Link().NewPatience();
+    Patience patience = m_Volume.Link().NewPatience();
     for (size_t i = 0; m_HasFailed && i < m_Map.Pieces.size();)
     {
         const Piece &piece = m_Map.Pieces[i];
