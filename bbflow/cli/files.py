@@ -171,7 +171,7 @@ def _put(client: FilesClient, options: argparse.Namespace) -> int:
 
 
 def _why_left(path: Path) -> str:
-    """Say why something below a directory isn't copied; "" if it is."""
+    """Return why something below a directory isn't copied; "" if it is."""
     if path.is_symlink() and not path.is_file():  # `rglob` doesn't follow it: a directory would become an empty one
         return LINK
     return "" if path.is_dir() or path.is_file() else "is neither a file nor a directory, so it isn't copied"

@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _end_by_signals() -> None:
-    """Let signals end what was begun, as Ctrl-C does: a batch system sends SIGTERM, a closed terminal SIGHUP."""
+    """End what was begun on signals, as Ctrl-C does: a batch system sends SIGTERM, a closed terminal SIGHUP."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: sys.exit(128 + number))

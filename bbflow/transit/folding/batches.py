@@ -279,7 +279,7 @@ class Cutter:
         return StepTime(time, spacing, date, error_s / clock.unit_s if clock.unit_s else 0.0)
 
     def _leave_out(self, batch: Batch, number: int, when: StepTime | None, common: Checkpoint) -> None:
-        """Let a batch pass a step that is torn, or whose time can't be used.
+        """Move a batch past a step that is torn, or whose time can't be used.
 
         Nothing is said of one that a run that continues another one writes again.
         """
