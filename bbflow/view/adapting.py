@@ -1,5 +1,6 @@
 """Between what nodes tell and the stream's view: steps as programs put them become named fields with their time."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +30,8 @@ ReadOn = Callable[[str, int, Block], Any]
 """Reads an array block: the node's name, ADIOS2's number of its step, the block."""
 MEMORY_FILE = "schema"
 """What a schema must know of earlier steps, beside its maps of points."""
+DISCARDED_FILE = "discarded"
+"""Which of the stream's own steps were discarded, in JSON: nodes tell landed ones, whose frames nobody counts again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,10 @@ class Adapting:
             self._memory = file.read_bytes()
             self._schema.remember(self._memory)
             self.maps.update(self._schema.maps)
+        discarded = self._folder / DISCARDED_FILE
+        if discarded.exists():
+            before = range(self._numbering.last + 1)  # later ones are told again
+            self._discarded.update(number for number in json.loads(discarded.read_bytes()) if number in before)
 
     @property
     def is_plain(self) -> bool:
@@ -223,7 +230,7 @@ class Adapting:
         assert self._schema is not None
         landed, schema = self._landed, self._schema
         found: dict[str, list[Step]] = {node: [] for node in self._latest}
-        whole = set(landed.steps_after(self._seen))
+        whole, known = set(landed.steps_after(self._seen)), len(self._discarded)
         for number in range(self._seen + 1, landed.frontier + 1):
             frames, last = self._frames(number) if number in whole else None, self._numbering.last
             self._firsts[number] = last + 1
@@ -238,6 +245,8 @@ class Adapting:
                 self._discarded.add(last)
             self._numbering.add(number, last)
             self._seen = number
+        if len(self._discarded) > known:  # before anything is done with them
+            self._keep(DISCARDED_FILE, json.dumps(sorted(self._discarded)).encode())
         landed.forget(self._seen)
         for node, news in self._latest.items():
             yield node, self._telling[node].told(self._news(schema, news, found.get(node, ())))
@@ -275,11 +284,15 @@ class Adapting:
             frames = [all_told, *frames[1:]]
         self.maps.update(self._schema.maps)
         memory = self._schema.memory()
-        if memory != self._memory and self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_whole(self._folder / MEMORY_FILE, memory)
+        if memory != self._memory:
+            self._keep(MEMORY_FILE, memory)
             self._memory = memory
         return frames
+
+    def _keep(self, name: str, content: bytes) -> None:
+        assert self._folder is not None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self._folder / name, content)
 
     def _found(self, through: int) -> Mapping[str, Any]:
         """Return the attributes that lie in the values of steps; those of the first one hold from the beginning."""

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 
 import bbflow_adios2
 import numpy as np
@@ -14,8 +15,9 @@ import xarray as xr
 from bbflow import connect, start_nodes
 from bbflow.errors import ConfigError, StreamError
 from bbflow.host.atomic import PRIVATE, write_whole
-from bbflow.landing.client import NodeClient
+from bbflow.landing.client import NodeClient, status_of
 from bbflow.landing.requests import DoneRequest
+from bbflow.net.contact import read_contact
 from bbflow.net.verdicts import DoneReply
 from bbflow.schemas.scorpio import Scorpio
 from bbflow.schemas.testing import SchemaTests
@@ -25,6 +27,7 @@ from bbflow.transit.chain.merging import merge_states
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.consumers import FOLD
 from bbflow.view.numbering import Numbering
+from testsupport.waiting import until
 
 RANKS, FRAMES, FILL = 2, (5, 1, 6), 1e20
 DAYS = sum(FRAMES)
@@ -163,10 +166,10 @@ def written(folder, fields, contact):
 
 
 @contextmanager
-def writing(folder, fields, contact):
+def writing(folder, fields, contact, **parameters):
     """Two ranks write the stream; those that aren't done at the end are killed."""
     np.savez(folder / "fields.npz", **fields)
-    (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("h0"))
+    (folder / "engine.xml").write_text(bbflow_adios2.engine_xml("h0", **parameters))
     (folder / "program.py").write_text(PROGRAM)
     environment = os.environ | bbflow_adios2.environment(contact) | {"PMI_SIZE": str(RANKS)}
     words = [sys.executable, folder / "program.py", folder]
@@ -337,6 +340,28 @@ def test_what_stands_for_missing_values_is_known_after_a_kill(tmp_path, fields, 
         assert [rank.wait(300) for rank in ranks] == [0] * RANKS
     with open_results(tmp_path / "out" / "results.zarr") as results:
         np.testing.assert_array_equal(results.T_run_max[0], expected(fields).T.max("time"))
+
+
+def test_steps_that_were_discarded_before_a_restart_are_told(tmp_path, fields):
+    """Nodes tell which landed steps those were, and these have two frames each, which aren't counted again."""
+    before, own = 23, {name: np.repeat(fields[name][:1], 48, 0) for name in ("T", "P")}
+    told = fields | own | {"frames": np.full(before + 1, 2), "held": np.array(before)}
+    config = config_of(tmp_path, raw="none", windows=["run"])
+    with start_nodes(1, "128KiB") as buffer:
+        status = partial(status_of, *read_contact(buffer.contact))
+        with writing(tmp_path, told, buffer.contact, QueueFullPolicy="Discard") as ranks:
+            until(lambda: (now := status().streams.get("h0")) and now.landed + now.discarded == before)
+            dropped = status().streams["h0"].discarded
+            with buffer.analyse(config):
+                until(lambda: status().streams["h0"].consumers.get("fold") == before - 1, "not all is folded")
+            (tmp_path / "go").touch()
+            assert [rank.wait(300) for rank in ranks] == [0] * RANKS
+        with buffer.analyse(config) as analysis:
+            outcome = analysis.wait(300)
+    steps = 2 * (before - dropped) + 2
+    assert 0 < dropped < before
+    assert (outcome.complete, outcome.steps, outcome.discarded) == (False, steps, dropped)
+    assert outcome.errors[0].startswith(f"{dropped} of {steps + dropped} steps were discarded")
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ SCRATCH = (
         ".fields/weights",
         ".fields/clock",
         ".fields/schema",
+        ".fields/discarded",
         ".fields/fixed",
         ".fields/.*.part",
     ),
