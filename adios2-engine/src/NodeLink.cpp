@@ -332,14 +332,14 @@ Value NodeLink::Restore(const int64_t settled, const std::string &why)
         {
             if (attempts.IsLast())
             {
-                return MoveOn(settled, why);
+                return MoveOn(settled, why, Why(error));
             }
             std::this_thread::sleep_for(RetryInterval);
         }
     }
 }
 
-Value NodeLink::MoveOn(const int64_t settled, const std::string &why)
+Value NodeLink::MoveOn(const int64_t settled, const std::string &why, const std::string &missed)
 {
     const std::string lost = m_NodeName;
     std::string last = "there is no other node";
@@ -366,7 +366,7 @@ Value NodeLink::MoveOn(const int64_t settled, const std::string &why)
     }
     throw std::runtime_error(why + "; BB node " + lost + " did not come back within " +
                              "NodeLossTimeoutSecs=" + Text(m_Parameters.NodeLossTimeoutSecs) +
-                             ", and no other takes its place: " + last +
+                             " (" + missed + "), and no other takes its place: " + last +
                              "; with a SpillDirectory the program would continue");
 }
 

@@ -88,7 +88,7 @@ private:
     bool OpenRoute(const std::string &node, const Value &reply);
     void LeaveFabric(const std::string &why);
     void TellWay(const std::string &way) const;
-    Value MoveOn(int64_t settled, const std::string &why);
+    Value MoveOn(int64_t settled, const std::string &why, const std::string &missed);
 };
 
 } // end namespace bbflow

@@ -1,12 +1,19 @@
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from readers import read
 from test_engine_tcp import LARGE_BLOCKS, TCP, check_large_blocks
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, NodeError
+from bbflow.landing.client import NodeClient
+from bbflow.net import connection
 from bbflow.net.tls import Certificate
+from bbflow.view.returning import Returning
 from testsupport.processes import finish
+from testsupport.waiting import PATIENCE_S
 from testsupport.writers import run_writer, wait_for_file, write, write_config, writing
 
 LARGE = """
@@ -73,6 +80,46 @@ def test_a_writer_comes_back_through_tls(faulty_nodes, certificates, tmp_path):
         (tmp_path / "go").touch()
         assert finish(process) == (0, "")
     check_large_blocks(nodes)
+
+
+@contextmanager
+def unreadable(certificates):
+    """Take the authority's file away for a while, as who renews it may."""
+    hidden = certificates["ca"].rename(certificates["ca"].with_suffix(".hidden"))
+    yield
+    hidden.rename(certificates["ca"])
+
+
+def test_a_writer_outlasts_an_authority_that_cannot_be_read_for_a_while(faulty_nodes, certificates, tmp_path):
+    nodes = faulty_nodes(1, 64 << 20, tls_options(certificates, "node"))
+    code = LARGE_BLOCKS.replace(
+        "    engine.end_step()", '    tell(f"put-{step}")\n    wait_for("go")\n    engine.end_step()'
+    )
+    with writing(nodes.contact, code, write_config(tmp_path, **TCP)) as process:
+        wait_for_file(tmp_path / "put-0")
+        nodes.kill("bb0")
+        nodes.start("bb0")
+        with unreadable(certificates):
+            (tmp_path / "go").touch()
+            time.sleep(1)  # it tries meanwhile; if it is slower than that, this proves less
+        assert finish(process) == (0, "")
+    check_large_blocks(nodes)
+
+
+def test_a_node_is_waited_for_while_its_authority_cannot_be_read(faulty_nodes, certificates, monkeypatch):
+    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
+    monkeypatch.setattr(connection, "_is_here", lambda _: False)
+    nodes = faulty_nodes(1, 1 << 20, tls_options(certificates, "node"))
+    (node,) = nodes.nodes
+    returning, missed = Returning(nodes.contact, PATIENCE_S, is_silent=True), NodeError("it was missed")
+    with ThreadPoolExecutor() as pool:
+        with unreadable(certificates):
+            with pytest.raises(NodeError, match=r"authority's certificate .*ca\.pem can't be read"):
+                NodeClient(node)
+            back = pool.submit(returning.client, node, missed, returning.until_s())
+            time.sleep(0.2)
+            assert not back.done()
+        back.result().close()
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,9 @@ void Tls::UseAuthorities(const std::string &file)
     ssl.SSL_CTX_set_verify(m_Context.get(), VerifyPeer, nullptr);
     if (ssl.SSL_CTX_load_verify_locations(m_Context.get(), file.c_str(), nullptr) != 1)
     {
-        throw std::invalid_argument("bbflow: can't read the certificates of authority '" + file +
-                                    "' that the contact file names in tls");
+        // For a moment it may be so, while the file is renewed or its file system doesn't answer.
+        throw ConnectionLost("bbflow: can't read the certificates of authority '" + file +
+                             "' that the contact file names in tls");
     }
 }
 

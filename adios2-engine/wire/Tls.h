@@ -16,8 +16,8 @@ public:
     /** Shakes hands and checks the node's certificate.
      *  @param authorities PEM file of those who may have signed it
      *  @throws Refused if the certificate isn't accepted
-     *  @throws ConnectionLost if the other side hangs up or is silent
-     *  @throws std::invalid_argument if the host has no OpenSSL, or the file can't be read */
+     *  @throws ConnectionLost if the other side hangs up or is silent, or the file can't be read
+     *  @throws std::invalid_argument if the host has no OpenSSL */
     Tls(std::unique_ptr<Socket> socket, const std::string &authorities, const Deadline &deadline);
     ~Tls() override;
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from bbflow.errors import ConfigError
+from bbflow.errors import ConfigError, NodeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,11 @@ class Certificate:
     def _try(self, context: ssl.SSLContext, host: str) -> None:
         """Shake hands with a peer in memory: better refused here than by each rank in its turn."""
         asked, answered = ssl.MemoryBIO(), ssl.MemoryBIO()
-        peer = peer_context(str(self.authority)).wrap_bio(answered, asked, server_hostname=host)
+        try:
+            accepted = peer_context(str(self.authority))
+        except NodeError as error:
+            raise ConfigError(str(error)) from None
+        peer = accepted.wrap_bio(answered, asked, server_hostname=host)
         node = context.wrap_bio(asked, answered, server_side=True)
         try:
             for side in (peer, node, peer):
@@ -78,13 +82,14 @@ def peer_context(authority: str) -> ssl.SSLContext:
 
     Raises
     ------
-    ConfigError
-        If the authority's certificate can't be read.
+    NodeError
+        If the authority's certificate can't be read. So it may be for a moment, while it is renewed or its file system
+        doesn't answer: it passes as a node does that doesn't.
     """
     try:
         context = ssl.create_default_context(cafile=authority)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"the authority's certificate {authority} can't be read: {error}") from None
+    except OSError as error:
+        raise NodeError(f"the authority's certificate {authority} can't be read: {error}") from None
     # As before Python 3.13, and in the engine: an authority may name no use of its key, as from `openssl req -x509`,
     # and a node's own certificate is none.
     context.verify_flags &= ~(ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN)
