@@ -27,6 +27,10 @@ class SpillError(StreamError):
     """Spilled blocks were removed, cut or changed: an analysis that is started again continues without their step."""
 
 
+class StoreError(BbflowError):
+    """A file of a store was cut off: an analysis that is started again continues without what was in it."""
+
+
 class SourceError(BbflowError):
     """A file to be staged is missing, forbidden, damaged or changed at its source."""
 

@@ -21,6 +21,7 @@ from bbflow.errors import (
     MissingToolError,
     NodeError,
     SpillError,
+    StoreError,
     StreamError,
     describe,
 )
@@ -63,6 +64,7 @@ EXIT_CODES = {
     MissingToolError: os.EX_UNAVAILABLE,
     NodeError: os.EX_NOHOST,
     SpillError: os.EX_IOERR,
+    StoreError: os.EX_IOERR,
     StreamError: os.EX_DATAERR,
 }
 

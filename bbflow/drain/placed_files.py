@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import BbflowError, naming
+from bbflow.errors import ConfigError, naming
 from bbflow.zarr_store.shard_files import ENTRY_BYTES, LARGE, PAGE, ShardChunks, header_bytes, make_once, write_at
 
 Array = np.ndarray[Any, Any]
@@ -68,17 +68,17 @@ class FixedShard:
 
         Raises
         ------
-        BbflowError
+        ConfigError
             If the file was removed or cut off since steps were written into it.
         """
         if not self._path.exists():
             if self._is_begun:
-                raise BbflowError(f"{self._path} was removed, so steps in it are lost; give another output")
+                raise ConfigError(f"{self._path} was removed, so steps in it are lost; give another output")
             make_once(self._path, self._empty())
         with naming(str(self._path)), self._path.open("r+b", 0) as file:
             size, whole = os.fstat(file.fileno()).st_size, self._header + self._chunks * self._slot_bytes
             if size < whole:
-                raise BbflowError(
+                raise ConfigError(
                     f"{self._path} was cut off: it has {size} of {whole} bytes, so steps in it are lost; give another "
                     "output"
                 )

@@ -15,7 +15,7 @@ from bbflow.drain.block_tables import TYPE, BlockTables, LandedBlock, needs_tabl
 from bbflow.drain.coordinates import is_same
 from bbflow.drain.forms import Form, form_of, is_short, storage_of
 from bbflow.drain.stores import HIDDEN, LAST_HIT, LEFT_OUT, MIXED, NAME, WHOLE_SINCE
-from bbflow.errors import BbflowError, ConfigError
+from bbflow.errors import ConfigError
 from bbflow.operators.decoding import marks_of, meant_dtype, named_hole, written_fill
 from bbflow.operators.windows.calendars import dated, shows_gaps
 from bbflow.stores.moved import is_moved, place_of
@@ -73,9 +73,7 @@ class RawStore:
     Raises
     ------
     ConfigError
-        If an existing store has its steps along another axis.
-    BbflowError
-        If a file of its axes is gone, or was cut off.
+        If an existing store has its steps along another axis, or a file of its axes is gone, or was cut off.
     """
 
     def __init__(
@@ -120,7 +118,7 @@ class RawStore:
         chunks, length = self._store.chunks(name), self._store.metadata(name)["shape"][0]
         for index in range(-(-length // chunks.shape[0])):
             if not chunks.is_whole(index):
-                raise BbflowError(
+                raise ConfigError(
                     f"{chunks.path(index)} was removed or cut off, so steps in it are lost: give another output"
                 )
 

@@ -152,7 +152,7 @@ class Rescue:
             If a node is gone.
         StreamError
             If another analysis takes over, or steps have landed that weren't written.
-        BbflowError
+        ConfigError
             If the store of an earlier rescue is gone.
         """
         self._watch.start()

@@ -3,7 +3,7 @@
 from itertools import count
 from pathlib import Path
 
-from bbflow.errors import BbflowError
+from bbflow.errors import ConfigError
 from bbflow.stream.cf import OWN
 from bbflow.zarr_store.growing import METADATA, shown_attributes
 
@@ -39,11 +39,11 @@ def check_there(store: Path) -> None:
 
     Raises
     ------
-    BbflowError
+    ConfigError
         If it is gone.
     """
     if not (store / METADATA).exists():
-        raise BbflowError(f"{store} was removed, so steps in it are lost; give another output")
+        raise ConfigError(f"{store} was removed, so steps in it are lost; give another output")
 
 
 def left_out_of(store: Path) -> tuple[str, ...]:

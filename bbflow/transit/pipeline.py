@@ -89,7 +89,9 @@ class Pipeline:
             )  # fmt: skip
             self._ended, self._saved = begin(config, consumers, folds=folds)
             self._fold, self._calls = FoldStage(run, self._saved, lost), CallStage(run)
-            self._drain = DrainStage(run, self._calls.asking(config.raw.asked_by)) if config.raw.wanted else None
+            self._drain: DrainStage | None = None
+            if config.raw.wanted:
+                self._drain = DrainStage(run, self._calls.asking(config.raw.asked_by), drains=folds)
             self._beside: list[DriverStage] = [] if self._drain is None else [self._drain]
             if config.functions:
                 self._beside.append(self._calls)

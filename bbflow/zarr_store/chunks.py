@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bbflow.errors import BbflowError, naming
+from bbflow.errors import StoreError, naming
 from bbflow.host.atomic import replacing, write_whole
 
 Array = np.ndarray[Any, Any]
@@ -141,7 +141,7 @@ class Chunks:
 
         Raises
         ------
-        BbflowError
+        StoreError
             If its file was cut off.
         """
         path = self.path(index)
@@ -154,7 +154,7 @@ class Chunks:
             found: Array = _texts().decode(content)
             return found.reshape(self.shape)
         if len(content) < (size := prod(self.shape) * self.stored.itemsize):
-            raise BbflowError(f"{path} was cut off: it has {len(content)} of {size} bytes")
+            raise StoreError(f"{path} was cut off: it has {len(content)} of {size} bytes")
         return np.frombuffer(content, self.stored, prod(self.shape)).reshape(self.shape)
 
 

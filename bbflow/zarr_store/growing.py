@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import BbflowError, naming
+from bbflow.errors import ConfigError, naming
 from bbflow.stream.attributes import in_json
 from bbflow.zarr_store.chunks import TEXT, Chunks
 
@@ -43,14 +43,26 @@ class GrowingZarr:
     path
         Directory of the store. A new one appears whole with its first `commit`. An existing one is continued
         from there; what was written after that is written over.
+    renews
+        Whether one whose root's metadata are damaged begins anew, as one does from which somebody has removed them.
+
+    Raises
+    ------
+    ConfigError
+        If they are damaged, and it doesn't.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, renews: bool = False) -> None:
         self.path = path
-        self._is_new = not (path / METADATA).exists()
         # Of one whose root somebody has removed the directory is there.
         self._root = path if path.exists() else path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        root = _read_root(path)
+        self._is_new, root = not (path / METADATA).exists(), deepcopy(GROUP)
+        try:
+            root = _read_root(path)
+        except ConfigError:
+            if not renews:
+                raise
+            self._is_new = True
         self._attributes: dict[str, Any] = root["attributes"]
         self._id = self._attributes.get(STORE_ID) or uuid.uuid4().hex
         self._nodes: dict[str, Node] = members_of(root)
@@ -387,16 +399,18 @@ def _read_root(path: Path) -> Node:
 
     Raises
     ------
-    BbflowError
+    ConfigError
         If they are damaged: somebody else has written there.
     """
     try:
         with naming(str(path / METADATA)):
-            root: Node = json.loads((path / METADATA).read_text())
+            root = json.loads((path / METADATA).read_text())
     except FileNotFoundError:
         return deepcopy(GROUP)
-    except ValueError:
-        raise BbflowError(f"{path / METADATA} is damaged, it isn't JSON: give another output") from None
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{path / METADATA} is damaged, it isn't JSON: give another output") from None
+    if not (isinstance(root, dict) and isinstance(root.get("attributes"), dict)):
+        raise ConfigError(f"{path / METADATA} is damaged, it has no attributes: give another output")
     return root
 
 
@@ -426,7 +440,7 @@ def shown_attributes(path: Path) -> dict[str, Any]:
 
 def set_attributes(path: Path, **attributes: Any) -> None:
     """Set attributes of a store whose writer is gone; what it had not committed stays unseen."""
-    root = json.loads((path / METADATA).read_text())
+    root = _read_root(path)
     root["attributes"] = root["attributes"] | in_json(attributes)
     _replace(path, _json(root))
 

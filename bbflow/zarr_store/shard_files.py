@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bbflow.errors import BbflowError, naming
+from bbflow.errors import ConfigError, naming
 from bbflow.host.atomic import beside, replacing
 
 Array = np.ndarray[Any, Any]
@@ -109,7 +109,7 @@ class Shard:
             # same.
             begin = max(self._header, int(ends.max(initial=0)))
             if (size := os.fstat(descriptor).st_size) < begin:
-                raise BbflowError(
+                raise ConfigError(
                     f"{self._path} was cut off: it has {size} of {begin} bytes, so steps in it are lost; give another "
                     "output"
                 )

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 import zarr
 
-from bbflow.errors import BbflowError
+from bbflow.errors import ConfigError
 from bbflow.zarr_store import growing
 from bbflow.zarr_store.growing import GrowingZarr, shown_attributes
 
@@ -266,8 +266,9 @@ def test_zarr_reads_arrays_and_tables_without_the_consolidated_metadata_too(tmp_
 @pytest.mark.parametrize("left", [b"", b'{"zarr_format": 3, "attri', b"\xff"])
 def test_metadata_that_somebody_has_cut_off_are_an_error_with_their_name(tmp_path, left):
     (tmp_path / "zarr.json").write_bytes(left)
-    with pytest.raises(BbflowError, match=r"zarr\.json is damaged, it isn't JSON: give another output"):
+    with pytest.raises(ConfigError, match=r"zarr\.json is damaged, it isn't JSON: give another output"):
         shown_attributes(tmp_path)
+    assert GrowingZarr(tmp_path, renews=True).is_new
 
 
 def test_what_fails_to_be_written_or_read_is_named(tmp_path):

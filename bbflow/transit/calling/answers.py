@@ -1,5 +1,6 @@
 """What users' functions publish: a store for each, which grows with each of its answers."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from bbflow.functions import Found, FoundVariable
 from bbflow.stream.attributes import PACKING_NUMBERS, in_json
 from bbflow.stream.cf import STEP
 from bbflow.transit.output.claiming import FUNCTIONS_DIRECTORY
-from bbflow.transit.output.lost_files import lost_files, names_of
+from bbflow.transit.output.lost_files import REMOVED, lost_files, names_of, note_removed, removed_from
 from bbflow.zarr_store.chunks import TEXT
 from bbflow.zarr_store.growing import GrowingZarr
 
@@ -22,6 +23,8 @@ ROW_SIZE = "row_size"
 """How many rows each field has (CF conventions 1.11, section 9.3.3, "contiguous ragged array representation")."""
 THROUGH, KEPT, STOP, ERROR = "bbflow_through", "bbflow_kept", "bbflow_stop", "bbflow_error"
 """Attributes of the store: up to where the function was called, for which steps it asked, why to stop, what failed."""
+BEFORE = "bbflow_before"
+"""Attribute of the store: how long its arrays were before the run, if an earlier job has begun them; in JSON."""
 ANSWERS_LOST = "{} of its store was removed or cut off during the run, so answers are lost"
 READ_BY = PACKING_NUMBERS | {"units", "calendar", "dtype", "_Unsigned"}
 """Attributes of variables without which their numbers say something else."""
@@ -57,13 +60,34 @@ class Answers:
         (output / FUNCTIONS_DIRECTORY).mkdir(parents=True, exist_ok=True)
         self.path = output / FUNCTIONS_DIRECTORY / f"{name}.zarr"
         """The store."""
-        self._store = GrowingZarr(self.path)
-        self._before = dict(self._store.lengths)
+        self._store = GrowingZarr(self.path, renews=True)
+
+    def begin(self, *, is_continued: bool, is_repeated: bool) -> None:
+        """Make the store, or note what somebody has removed of it since an analysis of the same run made it.
+
+        Parameters
+        ----------
+        is_continued
+            Whether one has.
+        is_repeated
+            Whether the function is called again with all that a store had which isn't there.
+        """
+        if is_continued:
+            gone = self._store.restore() if not self._store.is_new else [] if is_repeated else ["all"]
+            note_removed(self._store, gone)
+            for _, path in self._lost_files():
+                path.unlink(missing_ok=True)  # nobody can open a store of whose axis a part is left
+        else:  # also without any answer: that it isn't there later says that it was removed
+            lengths = dict(self._store.lengths) if is_repeated else {}
+            self._store.commit(**{REMOVED: None, BEFORE: json.dumps(lengths) if lengths else None})
 
     def lost(self) -> list[str]:
-        """Return what is gone or cut off of what this analysis has written, by paths in the store."""
-        found = lost_files(self._store, self._store.chunks, self._before, ())
-        return [*self._store.lost, *names_of(self.path, list(found))]
+        """Return what is gone or cut off of what this run has written, by paths in the store."""
+        return [*removed_from(self._store), *self._store.lost, *names_of(self.path, self._lost_files())]
+
+    def _lost_files(self) -> list[tuple[str, Path]]:
+        before = json.loads(self._store.attribute(BEFORE, "{}"))
+        return list(lost_files(self._store, self._store.chunks, before, ()))
 
     @property
     def through(self) -> int:

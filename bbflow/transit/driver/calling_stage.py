@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bbflow.drain.draining import bare
-from bbflow.errors import OperatorError
+from bbflow.errors import BbflowError, OperatorError
 from bbflow.functions import Said, UserFunction
 from bbflow.host.atomic import write_whole
 from bbflow.operators.windows.calendars import Clock
@@ -80,8 +80,9 @@ class CallStage:
         self._spans: list[Calling] = []
         for function in run.config.functions:
             answers = Answers(run.config.output, function.name)
-            # What the last span has come to may have been shown again just before an analysis was killed.
-            first = answers.through + 1 if function.of else max(answers.through, 0)
+            # What the last span has come to may have been shown again just before an analysis was killed. Of steps that
+            # are done with nothing is left to call it with again, whatever has become of its store.
+            first = max(answers.through, self._told) + 1 if function.of else max(answers.through, 0)
             calling = Calling(function, answers, first, error=answers.error, kept=set(answers.kept))
             (self._steps if function.of else self._spans).append(calling)
         self.stopped = ""
@@ -121,6 +122,8 @@ class CallStage:
         """Begin, in the grid that the first step has shown."""
         self._results, attributes = start.results, start.attributes
         fields = WholeFields(self._run.contact, self._run.config.stream, attributes)
+        for calling in self._all:
+            calling.answers.begin(is_continued=start.results.is_continued, is_repeated=not calling.function.of)
         for calling in self._steps:
             when, where = calling.function.when, f"functions: {calling.function.name}: when"
             calling.judging = None if when is None else Judging(when, where, fields, attributes)
@@ -219,7 +222,7 @@ class CallStage:
             if said is None:
                 raise OperatorError(receipt.error)
             told = self._answered(calling, call, said, at, seen)
-        except OperatorError as error:
+        except BbflowError as error:  # or its store is damaged
             calling.error = f"function {calling.function.name} ({calling.function.origin}) failed in {at}: {error}"
             told = {ERROR: calling.error}
         # A span that is shown again is called with again, and is behind those that have answered.

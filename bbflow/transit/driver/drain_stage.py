@@ -30,11 +30,14 @@ class DrainStage(PacedStage):
         What holds for all stages.
     asking
         Which steps are kept besides the others; None if no function is asked.
+    drains
+        Whether further steps are drained; otherwise a store that can't be continued doesn't keep the rest from its end.
     """
 
-    def __init__(self, run: Running, asking: Asking | None = None) -> None:
+    def __init__(self, run: Running, asking: Asking | None = None, *, drains: bool = True) -> None:
         super().__init__(run)
-        self._asking = asking
+        self._asking, self._drains = asking, drains
+        self._unusable: list[str] = []
         cursors = {node: step for node, (step, _) in run.consumers.of(DRAIN).items()}
         self.draining = Draining(run.config, run.contact, cursors)
         self._hosts = sorted({node.host for node in run.nodes.values()})
@@ -64,9 +67,15 @@ class DrainStage(PacedStage):
         check_chunks(self.run.config.raw, arrays.shapes, attributes)
         time = None if clock.by_steps else clock.attributes
         path = self.run.config.output / "raw.zarr"
-        if self.cursor >= 0:
-            check_there(path)
-        store = self.draining.open(path, attributes, time)
+        try:
+            if self.cursor >= 0:
+                check_there(path)
+            store = self.draining.open(path, attributes, time)
+        except ConfigError as error:
+            if self._drains:
+                raise
+            self._unusable.append(str(error))
+            return
         write_coordinates(arrays.first, [store], attributes)
 
     def begin(self, seen: Seen) -> None:
@@ -152,7 +161,7 @@ class DrainStage(PacedStage):
         """Add attributes that came late, and say what the store lacks."""
         self.draining.commit_late(self.run.view.attributes)
         self.draining.look_for_lost()
-        lacking = [f"raw.zarr hasn't all: {text}" for text in self.draining.lacking]
+        lacking = [f"raw.zarr hasn't all: {text}" for text in (*self._unusable, *self.draining.lacking)]
         return StageReport((*lacking, *self.draining.changes), not lacking)
 
     def _count(self, tasks: TaskBatch[DrainBatch], total: Drained) -> None:

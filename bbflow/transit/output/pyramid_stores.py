@@ -77,7 +77,8 @@ class Pyramids:
     def _store(self, name: str, results: Results, window: Window) -> GrowingZarr:
         self._directory.mkdir(exist_ok=True)
         if name not in self._stores:
-            store = self._stores[name] = GrowingZarr(self._directory / f"{name}.zarr")
+            path = self._directory / f"{name}.zarr"
+            store = self._stores[name] = GrowingZarr(path, renews=results.is_continued)
             self._before[name] = dict(store.lengths)
             if results.is_continued:  # a store that is gone is made again of the results
                 self._gone += [f"{self._label(name)}/{array}" for array in store.restore()]

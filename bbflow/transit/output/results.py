@@ -109,7 +109,7 @@ class Results:
         self._roomy: dict[str, int] = {}
         """Result to the last spans for which room was made (`SpanFiles.roomy`)."""
         self._writers: dict[str, tuple[Chunks, Chunks]] = {}
-        self._store = GrowingZarr(path)
+        self._store = GrowingZarr(path, renews=before is not None)
         self._attributes = attributes
         self._clock = clock
         self._starts: dict[str, list[float]] = {}

@@ -21,7 +21,7 @@ import numpy as np
 from bbflow.configuring.settings import ResultsConfig
 from bbflow.drain.cuts import ChunkGrid, cut_of
 from bbflow.drain.encoding import BYTES
-from bbflow.errors import BbflowError, naming
+from bbflow.errors import StoreError, naming
 from bbflow.host.atomic import beside
 from bbflow.operators.windows.spans import Run
 from bbflow.operators.windows.window import Window
@@ -154,7 +154,7 @@ class SpanFiles(Chunks, ABC):
         try:
             least = self._least_bytes(descriptor, index)  # before the size: others may write further spans meanwhile
             if (size := os.fstat(descriptor).st_size) < least:
-                raise BbflowError(
+                raise StoreError(
                     f"{self._name(index)} was cut off: it has {size} of {least} bytes, so spans in it are lost; give "
                     "another output"
                 )
