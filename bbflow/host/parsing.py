@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bbflow.errors import DamagedError, one_line
+
 PARSING = threading.RLock()
 """To be held while anything is parsed that other threads may parse too."""
 
@@ -23,7 +25,15 @@ def load_array(path: str | Path, mode: Literal["r"] | None = None) -> np.ndarray
         The file (`numpy.save`).
     mode
         To map it instead of reading it all: 'r'.
+
+    Raises
+    ------
+    DamagedError
+        If it holds none, or not all of it.
     """
-    with PARSING:
-        values: np.ndarray[Any, Any] = np.load(path, mmap_mode=mode)
+    try:
+        with PARSING:
+            values: np.ndarray[Any, Any] = np.load(path, mmap_mode=mode)
+    except (ValueError, EOFError) as error:
+        raise DamagedError(f"{path} is damaged: {one_line(str(error))}") from None
     return values

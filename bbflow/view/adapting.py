@@ -13,7 +13,7 @@ from weakref import finalize
 from msgspec import UNSET, UnsetType
 
 from bbflow.configuring.step_time import TimeConfig
-from bbflow.errors import StreamError
+from bbflow.errors import DamagedError, StreamError
 from bbflow.host.atomic import write_whole
 from bbflow.reading.wire_types import Attribute
 from bbflow.schemas import LandedStep, Schema
@@ -184,7 +184,10 @@ class Adapting:
         file = self._folder / MEMORY_FILE
         if file.exists():
             self._memory = file.read_bytes()
-            self._schema.remember(self._memory)
+            try:
+                self._schema.remember(self._memory)
+            except (ValueError, TypeError, AttributeError) as error:  # a schema's own, which may be another package's
+                raise DamagedError(f"{file} is damaged: {error}") from None
             self.maps.update(self._schema.maps)
         discarded = self._folder / DISCARDED_FILE
         if discarded.exists():

@@ -10,13 +10,14 @@ import xarray as xr
 from test_scheduler_lost import HELD, STEPS, writer
 
 from bbflow import start_nodes
-from bbflow.errors import ConfigError, StoreError
+from bbflow.errors import ConfigError, DamagedError, StoreError
 from bbflow.events import read_events
 from bbflow.landing.client import status_of
 from bbflow.net.contact import read_contact
 from bbflow.operators.own.origin import look_in
 from bbflow.stores.moved import STUB_BYTES, is_shard, note_place
 from bbflow.stream.cf import STEP
+from bbflow.transit.output.decoding import open_results
 from testsupport.processes import finish_well
 from testsupport.waiting import PATIENCE_S, until
 
@@ -43,7 +44,7 @@ def move(path):
     os.truncate(path, STUB_BYTES[is_shard(json.loads((path.parent / "zarr.json").read_text()))])
 
 
-def ended_after(act, path, tmp_path, *, results=WHOLE, raw="none", functions=None, restarts):
+def ended_after(act, path, tmp_path, *, results=WHOLE, raw="none", functions=None, restarts, folds=True):
     """Fold the first steps, act on what is published by then, fold the others, and return how that ended."""
     out = tmp_path / "out"
     config = {"stream": "weather", "output": str(out), "operators": {"tas": ["max"]}, "windows": ["day"]}
@@ -61,9 +62,10 @@ def ended_after(act, path, tmp_path, *, results=WHOLE, raw="none", functions=Non
         if restarts:
             act(out / path)
             (tmp_path / "go").touch()
-            with buffer.analyse(config) as analysis:
+            with buffer.analyse(config, folds=folds) as analysis:
                 outcome = analysis.wait(PATIENCE_S)
-        finish_well(process)
+        if folds:
+            finish_well(process)
     return outcome
 
 
@@ -203,6 +205,20 @@ def test_an_axis_of_raw_steps_that_is_removed_between_two_analyses_is_told(tmp_p
 def test_raw_steps_whose_root_is_damaged_are_told(tmp_path):
     with pytest.raises(ConfigError, match=r"raw\.zarr/zarr\.json is damaged, it isn't JSON: give another output"):
         ended_after(cut_off, "raw.zarr/zarr.json", tmp_path, raw="all", restarts=True)
+
+
+def test_what_is_folded_is_published_also_if_raw_steps_are_lost(tmp_path):
+    outcome = ended_after(remove, "raw.zarr/time/c.0", tmp_path, raw="all", restarts=True, folds=False)
+    assert not outcome.complete
+    assert any("raw.zarr/time/c.0 was removed or cut off" in line for line in outcome.errors)
+    with open_results(tmp_path / "out/results.zarr") as results:
+        np.testing.assert_array_equal(results.tas_day_max[:, 0, 0], np.arange(HELD))
+
+
+@pytest.mark.parametrize("name", ["blocks", "clock"])
+def test_a_note_of_the_first_step_that_is_damaged_is_told(tmp_path, name):
+    with pytest.raises(DamagedError, match=rf"\.fields/{name} is damaged"):
+        ended_after(cut_off, f".fields/{name}", tmp_path, restarts=True)
 
 
 @pytest.mark.parametrize("name", ["raw.zarr", "raw.zarr/zarr.json"])

@@ -39,6 +39,7 @@ def test_fields_that_the_first_step_lacks_cost_the_others_nothing(tmp_path):
     assert "row: the first step, in which its points are found" in ran.told
     assert ran.results.bbflow_status == "incomplete"
     assert len(ran.results.bbflow_left_out) == 3
+    assert not (tmp_path / "out" / ".fields").exists()  # what is kept of late fields is for the run alone
 
 
 def test_a_first_step_without_any_field_is_refused(tmp_path):

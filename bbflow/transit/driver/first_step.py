@@ -1,16 +1,16 @@
 """What the first step tells: the calendar, the variables, and those of them that are kept for the whole run."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from bbflow.configuring.settings import AUTO, Config, RawConfig, ResultsConfig
 from bbflow.drain.cuts import TIME
-from bbflow.errors import ConfigError, nearest
+from bbflow.errors import ConfigError, DamagedError, nearest
 from bbflow.host.atomic import replacing, write_whole
 from bbflow.host.parsing import load_array
 from bbflow.net.contact import NodeAddress
@@ -28,7 +28,12 @@ from bbflow.zarr_store.stored_names import clash, stored_name
 
 Array = np.ndarray[Any, Any]
 BLOCKS_FILE, LATE_FILE, WEIGHTS_FILE, FIXED_FILE = "blocks", "late", "weights", "fixed"
-_BLOCKS = msgspec.msgpack.Decoder(list[Block])
+_BLOCKS, _NAMES, _DIGESTS = (
+    msgspec.msgpack.Decoder(list[Block]),
+    msgspec.json.Decoder(list[str]),
+    msgspec.json.Decoder(dict[str, str]),
+)
+KeptT = TypeVar("KeptT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +90,7 @@ class StreamArrays:
         self._keep()
 
     def _known(self, file: str) -> dict[str, Block]:
-        try:
-            packed = (self.directory / file).read_bytes()
-        except FileNotFoundError:
-            return {}
-        return {block.name: block for block in _BLOCKS.decode(packed)}
+        return {block.name: block for block in _kept(self.directory / file, _BLOCKS.decode) or ()}
 
     def _keep(self) -> None:
         """Keep what is known of the variables: after a crash there may be no step any more to see it in."""
@@ -152,10 +153,7 @@ class StreamArrays:
 
     def known_fixed(self) -> list[str] | None:
         """Return the variables that an earlier analysis has found to be fixed; None if none has looked."""
-        try:
-            return msgspec.json.decode((self.directory / FIXED_FILE).read_bytes(), type=list[str])
-        except FileNotFoundError:
-            return None
+        return _kept(self.directory / FIXED_FILE, _NAMES.decode)
 
     def hold(self, names: Collection[str]) -> None:
         """Keep fixed fields."""
@@ -169,10 +167,7 @@ class StreamArrays:
 
     def known_weights(self) -> dict[str, str]:
         """Return the digests of the weights of diagnostics that an analysis before this one had."""
-        try:
-            return msgspec.json.decode((self.directory / WEIGHTS_FILE).read_bytes(), type=dict[str, str])
-        except FileNotFoundError:
-            return {}
+        return _kept(self.directory / WEIGHTS_FILE, _DIGESTS.decode) or {}
 
     def keep_weights(self, digests: Mapping[str, str]) -> None:
         """Keep them for the next one."""
@@ -180,6 +175,16 @@ class StreamArrays:
 
     def _file(self, name: str) -> Path:
         return self.directory / f"{stored_name(name)}.npy"
+
+
+def _kept(path: Path, decode: Callable[[bytes], KeptT]) -> KeptT | None:
+    """Read what an analysis before this one has kept in a file; None if it has kept nothing."""
+    try:
+        return decode(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise DamagedError(f"{path} is damaged: {error}") from None
 
 
 def _whole(block: Block) -> BlockForm:

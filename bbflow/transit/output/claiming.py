@@ -34,6 +34,7 @@ SCRATCH = (
     *(
         ".fields/*.npy",
         ".fields/blocks",
+        ".fields/late",
         ".fields/weights",
         ".fields/clock",
         ".fields/schema",
