@@ -117,13 +117,13 @@ def called(contact):
     return stream.consumers["calls"]
 
 
-FUNCTIONS = {"own": {"call": "called:own", "of": "tas"}, "day": {"call": "called:own", "results": "tas_day_max"}}
+FUNCTIONS = {"own": {"call": "answering:own", "of": "tas"}, "day": {"call": "answering:own", "results": "tas_day_max"}}
 
 
 @pytest.fixture
 def own(tmp_path):
     """Provide a function."""
-    (tmp_path / "called.py").write_text("def own(dataset):\n    return dataset.max()\n")
+    (tmp_path / "answering.py").write_text("def own(dataset):\n    return dataset.max()\n")
     look_in(str(tmp_path))
 
 
