@@ -3,15 +3,19 @@
 import multiprocessing
 import os
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bbflow.host import belongings
+from bbflow.host.locks import lock
 
 SHARED_MEMORY = Path("/dev/shm")
 VARIABLE = "BBFLOW_RUN_NAME"
+FRESH_S = 600.0
+"""A directory younger than this may be one that somebody has made, and not locked yet."""
 
 
 def name_semaphores() -> None:
@@ -24,12 +28,17 @@ def name_semaphores() -> None:
 @contextmanager
 def scratch() -> Iterator[Path]:
     """Provide a directory for Dask while this lasts; one that is restarted in the same run gets the same."""
+    _remove_abandoned()
     directory = _scratch(os.environ.get(VARIABLE) or _new_name())
     belongings.make(directory, "**")
-    try:
+    os.utime(directory)  # it may be that of an analysis of the same run that was killed long ago
+    with ExitStack() as stack:
+        stack.callback(belongings.remove, directory)
+        with suppress(OSError):  # a file system without locks: then nobody can say that it is abandoned
+            held = lock(directory / belongings.MARK, shared=True, create=False)
+            assert held is not None
+            stack.callback(os.close, held)
         yield directory
-    finally:
-        belongings.remove(directory)
 
 
 @contextmanager
@@ -40,6 +49,19 @@ def run_name() -> Iterator[str]:
         yield name
     finally:
         _remove_leftovers(name)
+
+
+def _remove_abandoned() -> None:
+    """Remove what runs of this user have left whose processes were all killed."""
+    for directory in Path(tempfile.gettempdir()).glob(_scratch("bbflow-*").name):
+        with suppress(OSError):
+            found = directory.lstat()
+            is_fresh = time.time() - found.st_mtime < FRESH_S
+            if found.st_uid != os.geteuid() or is_fresh or not belongings.is_made(directory):
+                continue
+            if (held := lock(directory / belongings.MARK, wait=False, create=False)) is not None:
+                os.close(held)
+                _remove_leftovers(directory.name.removesuffix("-dask"))
 
 
 def _remove_leftovers(name: str) -> None:

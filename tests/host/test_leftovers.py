@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bbflow.host.leftovers import SHARED_MEMORY, VARIABLE, run_name
+from bbflow.host.leftovers import SHARED_MEMORY, VARIABLE, run_name, scratch
 
 KILLED = """
 import multiprocessing, os, signal
@@ -52,3 +52,23 @@ def test_what_a_killed_run_leaves_is_known_by_its_name_and_what_others_have_stay
         assert other.exists()
     finally:
         other.unlink()
+
+
+def test_what_a_killed_process_of_no_run_leaves_goes_with_the_next_one(tmp_path, monkeypatch):
+    (tmp_path / "killed.py").write_text(KILLED)
+    named = {VARIABLE: f"bbflow-of-test-{os.getpid()}", "TMPDIR": str(tmp_path)}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run([sys.executable, tmp_path / "killed.py"], env=os.environ | named, check=False, **quiet)
+    (left,) = tmp_path.glob("bbflow-*-dask")
+    (others := tmp_path / "bbflow-of-others-dask").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with scratch() as alive:
+        assert left.exists()  # it may be one that has just been made
+        for directory in (left, alive, others):
+            os.utime(directory, (0, 0))
+        with scratch():
+            assert not left.exists()
+            assert not list(SHARED_MEMORY.glob(f"sem.{named[VARIABLE]}*"))
+            assert alive.exists()
+            assert others.exists()
+    assert sorted(tmp_path.glob("bbflow-*-dask")) == [others]
