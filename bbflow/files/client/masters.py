@@ -47,13 +47,14 @@ class Masters(Closable):
 
     def _read_masters(self) -> None:
         """Learn which masters there are, whenever the contact file was rewritten."""
+        changed_ns = 0
         with suppress(FileNotFoundError):
             # Each request looks: to read the file each time would cost more than the request.
             changed_ns = self._contact.stat().st_mtime_ns
             if changed_ns == self._read_ns:
                 return
-            self._read_ns = changed_ns
         self._masters = {master.subtree: master for master in read_masters(self._contact)}
+        self._read_ns = changed_ns  # only now: what couldn't be read is read again
 
     def _find(self, subtree: str) -> MasterAddress:
         for master in read_masters(self._contact):
