@@ -22,7 +22,7 @@ def test_a_wheel_built_from_the_sdist_has_everything(tmp_path):
         "bbflow_adios2/libbbflow_preload.so",
         "bbflow_adios2/libbbflow_engine_2.12.so",
         "bbflow_adios2/source/adios2-engine/CMakeLists.txt",
-        "bbflow_adios2/source/bbflow/operators/native/Fold.cpp",
+        "bbflow_adios2/source/bbflow/operators/native/FoldTemplate.h",
         "bbflow_adios2/source/adios2-engine/src/interface1/Plugin.cpp",
         "bbflow/operators/libbbflow_fold.so",
         "bbflow/landing/libbbflow_gates.so",
