@@ -67,7 +67,7 @@ def _tasks(repeat: int) -> list[Row]:
 
 @contextmanager
 def _plain() -> Iterator[Client]:
-    with LocalCluster(n_workers=1, threads_per_worker=2, host="127.0.0.1", dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=2, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster:
         yield cluster.get_client()
 
 

@@ -136,7 +136,7 @@ def _process(*words: str) -> Iterator["subprocess.Popen[str]"]:
 async def _serve_scheduler() -> None:
     from distributed import Scheduler
 
-    async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
         print(scheduler.address, flush=True)
         await scheduler.finished()
 

@@ -192,7 +192,7 @@ def test_many_tasks_that_are_submitted_at_once_get_what_those_before_have_come_t
 
 def test_dasks_loggers_are_given_back_as_they_were_with_the_last_of_several_clusters():
     levels = lambda: [logging.getLogger(name).level for name in ("distributed", "distributed.client")]  # noqa: E731
-    with LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address=None) as dask:
+    with LocalCluster(n_workers=0, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as dask:
         first, second, before = ExitStack(), ExitStack(), levels()
         for stack in (first, second):
             stack.enter_context(connected_cluster(dask.scheduler_address))
@@ -208,7 +208,7 @@ class Batch:
 
 def test_a_batch_is_let_go_of_as_soon_as_its_tasks_have_ended():
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as local,
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as local,
         Client(local, set_as_default=False) as client,
         DaskCluster(client) as cluster,
     ):

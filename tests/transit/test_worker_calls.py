@@ -210,7 +210,10 @@ def two_hosts(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", host_of)
     hosts = {number: f"127.0.0.{number}" for number in (1, 2)}
     spec = {number: {"cls": Worker, "options": {"host": host, "nthreads": 2}} for number, host in hosts.items()}
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+    scheduler = {
+        "cls": Scheduler,
+        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"},
+    }
     with (
         SpecCluster(spec, scheduler=scheduler) as dask,
         Client(dask, set_as_default=False) as client,
@@ -247,7 +250,7 @@ main()
 
 def test_a_worker_without_bbflow_can_come_while_others_are_called_and_after_that():
     with (
-        LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address=None) as dask,
+        LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as dask,
         Client(dask, set_as_default=False) as client,
         ExitStack() as stack,
     ):
