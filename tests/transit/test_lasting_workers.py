@@ -11,6 +11,7 @@ from urllib.parse import urlparse
 
 import pytest
 
+from bbflow.errors import NodeError
 from bbflow.net.certificate import ensure_certificate
 from bbflow.transit.clusters.dask_cluster import connected_cluster
 from bbflow.transit.clusters.service import shut_down
@@ -83,3 +84,8 @@ def test_a_worker_that_looks_for_its_scheduler_ends_when_it_is_told_to(programs)
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(PATIENCE_S) == 0
         assert not os.path.exists(f"/proc/{process}")
+
+
+def test_a_scheduler_whose_file_is_gone_is_not_waited_for(tmp_path):
+    with pytest.raises(NodeError, match="isn't there: end a scheduler that still runs by hand"):
+        shut_down(tmp_path / "contact.pem", tmp_path / "scheduler.json")

@@ -31,8 +31,6 @@ ANSWER_S = 5.0
 class LastingWorker(Worker):
     """A worker whose nanny starts it again, with nothing of what it had, once a scheduler answers."""
 
-    _is_lost = False
-
     def __init__(self, *given: Any, **named: Any) -> None:
         # Its nanny knows the first scheduler's address only.
         named["scheduler_file"] = dask.config.get(SCHEDULER_FILE)

@@ -97,8 +97,10 @@ def shut_down(certificate: Path, scheduler_file: Path) -> None:
     Raises
     ------
     NodeError
-        If it doesn't answer.
+        If it doesn't answer, or its file isn't there.
     """
+    if not scheduler_file.exists():  # which Dask would wait for, without a limit
+        raise NodeError(f"{scheduler_file} isn't there: end a scheduler that still runs by hand")
     security = security_of(certificate) if certificate.exists() else None
     where = {"scheduler_file": str(scheduler_file), "timeout": ANSWER_TIMEOUT_S}
     try:
