@@ -41,6 +41,8 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         except BbflowError:
             return  # one that may not be listed: each file is asked for, and says why
         for file in files:
+            if not file.is_usable:  # such as a link to nothing
+                continue
             key = self.cache_key(local_suffix(file.url))
             cache.exists_in_storage[key] = True
             cache.mtime[key] = Mtime(storage=file.changed_s)

@@ -188,6 +188,18 @@ def test_a_thousand_questions_are_a_few_listings(tmp_path, endpoint, provider, m
     assert cache.exists_in_storage[provider.object("s3://bucket/many/deep").cache_key()]
 
 
+def test_what_is_no_file_is_missing_in_a_listing(tmp_path, provider):
+    (tmp_path / "pfs").mkdir()
+    (tmp_path / "pfs/file").write_text("there")
+    (tmp_path / "pfs/nothing").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pfs/pipe")
+    cache = IOCache(max_wait_time=10)
+    found = {name: provider.object(str(tmp_path / "pfs" / name)) for name in ("file", "nothing", "pipe")}
+    asyncio.run(found["file"].inventory(cache))
+    exists = {name: bool(cache.exists_in_storage[each.cache_key()]) for name, each in found.items()}
+    assert exists == {"file": True, "nothing": False, "pipe": False}
+
+
 def test_a_store_that_cannot_be_had_is_no_listing_but_an_error_of_snakemakes(provider, monkeypatch):
     monkeypatch.delenv("BBFLOW_CONTACT", raising=False)
     found = provider.object("bb://x/in.dat")
