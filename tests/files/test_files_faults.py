@@ -10,6 +10,8 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -356,11 +358,12 @@ def test_a_master_that_is_slow_is_waited_for(servers, monkeypatch):
         assert client.exists("/d")
 
 
-def test_a_client_comes_back_to_its_master_though_the_contact_file_was_removed(servers):
+@pytest.mark.parametrize("harm", [Path.unlink, partial(Path.write_text, data="{")], ids=["removed", "damaged"])
+def test_a_client_comes_back_to_its_master_whatever_became_of_the_contact_file(servers, harm):
     servers.start(storage=False)
     relay = Relay(servers.directory / "master" / "master.sock")
     with closing(relay), servers.client() as client:
-        servers.contact.unlink()
+        harm(servers.contact)
         relay.cut()
         client.mkdir("/d")
         assert client.exists("/d")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from bbflow.errors import NodeError
+from bbflow.errors import BbflowError, NodeError
 from bbflow.files.client.session import ClientSession
 from bbflow.files.names import is_within, split_path
 from bbflow.files.requests import ClientRequest
@@ -88,7 +88,7 @@ class Masters(Closable):
             If it isn't a path.
         """
         whole = "/" + "/".join(split_path(path))
-        with suppress(NodeError):  # who is known is used while the others are being started again
+        with suppress(BbflowError):  # who is known is used while others start again, or the contact file is damaged
             self._read_masters()
         subtree = max((s for s in self._masters if is_within(whole, s)), key=len, default="/")
         return self._session(subtree), whole[len(subtree) :].lstrip("/") if subtree != "/" else whole[1:]
