@@ -11,6 +11,7 @@ Example:
 """
 
 import argparse
+import os
 import shutil
 import sys
 import time
@@ -161,7 +162,7 @@ def _put(client: FilesClient, options: argparse.Namespace) -> int:
     for source in options.sources:
         place = join(target, source.name) if is_directory else target
         _put_one(client, source, place)
-        for path in sorted(source.rglob("*")):
+        for path in _inside(source):
             if why := _why_left(path):
                 tell(f"{path}: {why}")
                 code = 1
@@ -170,9 +171,19 @@ def _put(client: FilesClient, options: argparse.Namespace) -> int:
     return code
 
 
+def _inside(source: Path) -> Iterator[Path]:
+    """Iterate over what is in a directory at any depth; `rglob` would take one that can't be read for empty."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for directory, folders, names in os.walk(source, onerror=refuse) if source.is_dir() else ():
+        yield from (Path(directory, name) for name in sorted([*folders, *names]))
+
+
 def _why_left(path: Path) -> str:
     """Return why something below a directory isn't copied; "" if it is."""
-    if path.is_symlink() and not path.is_file():  # `rglob` doesn't follow it: a directory would become an empty one
+    if path.is_symlink() and not path.is_file():  # it isn't followed: a directory would become an empty one
         return LINK
     return "" if path.is_dir() or path.is_file() else "is neither a file nor a directory, so it isn't copied"
 

@@ -1,5 +1,6 @@
 """The ways to the files for users: the command line, and whatever opens fsspec's URLs."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -117,6 +118,22 @@ def test_the_command_line_tells_of_what_it_does_not_copy(servers, tmp_path, capf
     assert f"{tmp_path / 'in/fifo'}: is neither a file nor a directory, so it isn't copied" in err
     assert [entry.path for entry in client.entries("/in")] == ["/in/far", "/in/to-file"]
     assert main([*put, str(tmp_path / "in/near"), "/near"]) == 0
+
+
+def test_a_directory_that_cannot_be_read_is_no_empty_one(servers, tmp_path, monkeypatch, capfd):
+    servers.start(storage=False)
+    (tmp_path / "in/closed").mkdir(parents=True)
+    (tmp_path / "in/closed/a").write_bytes(b"a")
+    listed = os.scandir
+
+    def scandir(path):
+        if os.fspath(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # root may read all
+    assert main(["files", "put", "--contact", str(servers.contact), str(tmp_path / "in"), "/in"]) == 1
+    assert f"{tmp_path / 'in/closed'}: Permission denied" in capfd.readouterr().err
 
 
 def test_signs_in_a_name_do_not_act_on_a_terminal(servers, capfd):
