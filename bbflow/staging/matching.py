@@ -161,7 +161,7 @@ def _why_not(file: Listed) -> str:
         return "its name isn't a path"
     if file.is_directory:
         return "links to directories aren't followed here"
-    return "it is a link to nothing" if os.path.islink(path_of(file.url)) else "it isn't a regular file"
+    return "it isn't a regular file" if os.path.exists(path_of(file.url)) else "it is a link to nothing"
 
 
 def _fits(names: list[str], segments: list[str]) -> bool:

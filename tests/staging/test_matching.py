@@ -220,11 +220,12 @@ def test_the_listing_keeps_what_is_still_there(staged, tmp_path):
 def test_what_is_no_file_is_told_of_where_it_was_meant(below, capsys):
     whole = [file.name for file in expand(str(below), Sources())]
     os.mkfifo(below / "pipe")
-    for link, target in (("nothing", "nowhere"), ("loop", "loop"), ("d1/up", "..")):
+    for link, target in (("device", "/dev/null"), ("nothing", "nowhere"), ("loop", "loop"), ("d1/up", "..")):
         (below / link).symlink_to(target)
     assert [file.name for file in expand(str(below), Sources())] == whole
     assert sorted(capsys.readouterr().err.splitlines()) == [
         f"bbflow: '{below}/d1/up' is left out: links to directories aren't followed here",
+        f"bbflow: '{below}/device' is left out: it isn't a regular file",
         f"bbflow: '{below}/loop' is left out: it is a link to nothing",
         f"bbflow: '{below}/nothing' is left out: it is a link to nothing",
         f"bbflow: '{below}/pipe' is left out: it isn't a regular file",
