@@ -369,7 +369,6 @@ class Stager(Closable):
                     settled += self._perform(self._waves.staged(url))
                 else:
                     # Before the plan hears of it, which gives the room to others.
-                    # Before the plan hears of it, which gives the room to others.
                     self._shelf.remove(url)
                     settled += self._perform(self._waves.failed(url, one.error))
         self._settle(settled)
