@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from math import isfinite, nan, prod
 from operator import is_
 from typing import Any
@@ -390,9 +391,16 @@ def told_by(parts: Parts, variable: str) -> ToldTime | None:
     for part in parts.values():
         for at, type_ in singles_of(part.layout, variable):
             if isinstance(part.values[at], int | float | str):
-                return ToldTime("variable", part.values[at], type=type_, axis=part.axis)
-    told = (replace(part.time, axis=part.axis) for part in parts.values() if part.time is not None)
-    return min(told, key=lambda told: SOURCES.index(told.source), default=None)
+                return ToldTime("variable", part.values[at], type=type_, axis=_axis_of(part, parts))
+    told = ((part.time, part) for part in parts.values() if part.time is not None)
+    first = min(told, key=lambda own: SOURCES.index(own[0].source), default=None)
+    return None if first is None else replace(first[0], axis=_axis_of(first[1], parts))
+
+
+def _axis_of(part: Step, parts: Parts) -> tuple[str | None, str | None]:
+    """Return units and calendar of a part's time, which only the node of rank 0 may know."""
+    axes = (own.axis for own in chain((part,), parts.values()))
+    return next((axis for axis in axes if axis != (None, None)), (None, None))
 
 
 @kept_by_layout

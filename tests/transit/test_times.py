@@ -303,6 +303,16 @@ def test_dates_of_digits_need_double_precision():
         times_of({}, steps_of({}, value=20180230.0), base=base)
 
 
+def test_the_units_are_those_that_rank_0_tells_whichever_node_tells_the_time():
+    told, parts = {"time/units": "day as %Y%m%d.%f"}, {}
+    config = parse_config({"stream": "s", "operators": {"t": ["mean"]}, "windows": ["run"]})
+    for node, base in (("other", {}), ("of rank 0", told)):
+        telling = TimeTelling(config.time, lambda number, block: None)
+        (parts[node],) = telling.told(News("open", 2, 1, steps_of({}, value=20180617.25), 0, base=base)).steps
+    clock = make_clock(config, StreamAttributes(told), told_by(parts, config.time.variable))
+    assert str(clock.date(StepTimes(config.time, clock).of(0, parts))) == "2018-06-17 06:00:00"
+
+
 def test_a_file_with_two_dates_in_its_name_tells_none():
     assert date_in("tas_20000101-20001231.nc") is None
     assert date_in("2000-01/wrfout_d01_2018-06-17_00:00:00").text == "2018-06-17_00:00:00"
