@@ -78,8 +78,7 @@ def why_stop(output: Path) -> str:
 
 def begin_in(output: Path) -> None:
     """Mark the results of an earlier run, which one continues, as having no step of its own yet."""
-    if (output / RESULTS).exists():
-        set_attributes(output / RESULTS, bbflow_last_step=-1)
+    set_attributes(output / RESULTS, bbflow_last_step=-1)
     clear(output, *written(STOP_FILE))
 
 

@@ -27,7 +27,7 @@ class Outcome:
 def mark_incomplete(output: Path, *why: str) -> None:
     """Mark a run's results as incomplete, and why, beside what they say already."""
     results = output / "results.zarr"
-    if any(why) and results.exists():
+    if any(why):
         said = shown_attributes(results).get("bbflow_failure", "")
         new = [text for text in dict.fromkeys(why) if text not in said]
         failure = "; ".join(filter(None, [said, *new]))

@@ -439,10 +439,11 @@ def shown_attributes(path: Path) -> dict[str, Any]:
 
 
 def set_attributes(path: Path, **attributes: Any) -> None:
-    """Set attributes of a store whose writer is gone; what it had not committed stays unseen."""
+    """Set attributes of a store whose writer is gone, if its root is there; what it had not committed stays unseen."""
     root = _read_root(path)
     root["attributes"] = root["attributes"] | in_json(attributes)
-    _replace(path, _json(root))
+    if (path / METADATA).exists():  # by one made anew, who continues the store couldn't tell that its arrays are lost
+        _replace(path, _json(root))
 
 
 def zarr_files(name: str) -> tuple[str, ...]:

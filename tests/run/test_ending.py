@@ -16,6 +16,7 @@ from bbflow.run.course import Course, KeepsRun
 from bbflow.run.ending import Left, begin_in, describe_ending, describe_held, is_complete, why_stop
 from bbflow.run.strays import statuses_of
 from bbflow.store.node import NodeStore
+from bbflow.transit.outcome import mark_incomplete
 from bbflow.transit.output.claiming import STOP_FILE, written
 from bbflow.transit.output.copying import Copying
 from bbflow.zarr_store.growing import GrowingZarr, shown_attributes
@@ -140,6 +141,15 @@ def test_what_could_not_be_published_is_published_by_a_command_that_is_said(tmp_
 
 def test_nodes_whose_contact_file_is_gone_are_asked_nothing(tmp_path):
     assert statuses_of(tmp_path / "contact.json") == []
+
+
+def test_a_root_that_somebody_has_removed_is_not_made_anew(tmp_path):
+    """Else an analysis that continues the store couldn't tell that its arrays are lost."""
+    write(tmp_path / "results.zarr", "time_run", 1)
+    (tmp_path / "results.zarr/zarr.json").unlink()
+    begin_in(tmp_path)
+    mark_incomplete(tmp_path, "it was killed")
+    assert not (tmp_path / "results.zarr/zarr.json").exists()
 
 
 def test_a_file_of_the_users_that_is_called_as_a_stop_is_neither_read_nor_removed(tmp_path):
