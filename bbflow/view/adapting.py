@@ -1,6 +1,5 @@
 """Between what nodes tell and the stream's view: steps as programs put them become named fields with their time."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,6 +9,7 @@ from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from bbflow.configuring.step_time import TimeConfig
@@ -192,7 +192,11 @@ class Adapting:
         discarded = self._folder / DISCARDED_FILE
         if discarded.exists():
             before = range(self._numbering.last + 1)  # later ones are told again
-            self._discarded.update(number for number in json.loads(discarded.read_bytes()) if number in before)
+            try:
+                numbers = msgspec.json.decode(discarded.read_bytes(), type=list[int])
+            except msgspec.DecodeError as error:
+                raise DamagedError(f"{discarded} is damaged: {error}") from None
+            self._discarded.update(number for number in numbers if number in before)
 
     @property
     def is_plain(self) -> bool:
@@ -249,7 +253,7 @@ class Adapting:
             self._numbering.add(number, last)
             self._seen = number
         if len(self._discarded) > known:  # before anything is done with them
-            self._keep(DISCARDED_FILE, json.dumps(sorted(self._discarded)).encode())
+            self._keep(DISCARDED_FILE, msgspec.json.encode(sorted(self._discarded)))
         landed.forget(self._seen)
         for node, news in self._latest.items():
             yield node, self._telling[node].told(self._news(schema, news, found.get(node, ())))

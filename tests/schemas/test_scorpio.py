@@ -13,7 +13,8 @@ import pytest
 import xarray as xr
 
 from bbflow import connect, start_nodes
-from bbflow.errors import ConfigError, StreamError
+from bbflow.configuring.step_time import TimeConfig
+from bbflow.errors import ConfigError, DamagedError, StreamError
 from bbflow.host.atomic import PRIVATE, write_whole
 from bbflow.landing.client import NodeClient, status_of
 from bbflow.landing.requests import DoneRequest
@@ -25,8 +26,10 @@ from bbflow.stream.layouts import BlockForm, Layout
 from bbflow.stream.records import Step
 from bbflow.transit.chain.merging import merge_states
 from bbflow.transit.output.decoding import open_results
+from bbflow.view.adapting import Adapting, StreamConfig
 from bbflow.view.consumers import FOLD
 from bbflow.view.numbering import Numbering
+from bbflow.view.stream import News
 from testsupport.waiting import until
 
 RANKS, FRAMES, FILL = 2, (5, 1, 6), 1e20
@@ -362,6 +365,14 @@ def test_steps_that_were_discarded_before_a_restart_are_told(tmp_path, fields):
     assert 0 < dropped < before
     assert (outcome.complete, outcome.steps, outcome.discarded) == (False, steps, dropped)
     assert outcome.errors[0].startswith(f"{dropped} of {steps + dropped} steps were discarded")
+
+
+def test_a_note_of_discarded_steps_that_is_damaged_is_told(tmp_path):
+    (tmp_path / "discarded").write_bytes(b"[1, 2")
+    config = StreamConfig(TimeConfig(by="steps"), schema="scorpio")
+    adapting = Adapting(["a"], {"a": -1}, config, lambda *_: None, Numbering(), folder=tmp_path)
+    with pytest.raises(DamagedError, match="discarded is damaged: "):
+        list(adapting.take("a", News("closed", 1, 1)))
 
 
 @pytest.mark.parametrize(
