@@ -1,5 +1,7 @@
 """Nodes whose connection has broken: an agent that was killed is started again on what it holds, and is waited for."""
 
+import errno
+import os
 import socket
 import threading
 import time
@@ -57,7 +59,7 @@ class Returning:
             if it has ended with all that it held, as a run's own nodes do with a run that is killed.
         """
         while time.monotonic() < until_s and not self._over.wait(LOOK_S):
-            if node.host == socket.gethostname() and not Path(node.directory).exists():
+            if node.host == socket.gethostname() and _is_gone(node.directory):
                 self._say(node.name, "has ended, and what it held is gone: it isn't waited for")
                 break
             self._say(node.name, f"doesn't answer: it has {self._back_s:g} s to be started again")
@@ -76,3 +78,11 @@ class Returning:
     def end(self) -> None:
         """Wait no more."""
         self._over.set()
+
+
+def _is_gone(directory: str) -> bool:
+    try:
+        os.stat(directory)
+    except OSError as error:  # that it can't be looked at, as on a disk that fails, isn't that it is gone
+        return error.errno in (errno.ENOENT, errno.ENOTDIR)
+    return False

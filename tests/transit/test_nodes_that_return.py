@@ -1,9 +1,11 @@
 """Agents that are killed while an analysis runs: it waits for them, and isn't started again."""
 
+import math
 import os
 import queue
 import shutil
 import signal
+import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,7 @@ from bbflow.events import read_events
 from bbflow.landing.client import NodeClient, status_of, tell_node
 from bbflow.landing.replies import AttachReply
 from bbflow.landing.requests import AttachRequest, DropRequest, StopRequest
+from bbflow.net.contact import NodeAddress
 from bbflow.transit.output.decoding import open_results
 from bbflow.view.lease import Lease
 from bbflow.view.returning import Returning
@@ -134,6 +137,22 @@ def test_a_node_that_has_ended_with_all_that_it_held_is_not_waited_for(faulty_no
         with pytest.raises(NodeError, match="BB node bb1"):
             analysis.wait(300)
     assert "BB node bb1 has ended, and what it held is gone: it isn't waited for" in capfd.readouterr().err
+
+
+def test_a_node_whose_directory_cannot_be_looked_at_is_waited_for(tmp_path, monkeypatch):
+    returning, asked, error = Returning(tmp_path / "contact.json", 1, is_silent=True), [], NodeError("it is silent")
+
+    def read(contact):
+        asked.append(contact)
+        returning.end()
+        return []
+
+    monkeypatch.setattr("bbflow.view.returning.read_contact", read)
+    node = NodeAddress("bb0", socket.gethostname(), "none.sock", str(tmp_path / ("d" * 300)), "key")
+    with pytest.raises(NodeError) as raised:
+        returning.client(node, error, math.inf)
+    assert raised.value is error
+    assert asked
 
 
 def test_an_analysis_ends_if_another_one_takes_the_stream_while_its_node_returns(faulty_nodes, tmp_path):
