@@ -69,12 +69,12 @@ def cell_table(edges: tuple[float, ...]) -> CellTable:
     return CellTable(breaks, cells, edges[0], count / extent, bool(not coarse and count == wanted))
 
 
-# For good, as the table above: the kernel has only addresses of them, and a cache that forgot would free the memory.
 @cache  # it is asked for at every fold
 def _name(edges: tuple[float, ...]) -> str:
     return "bins" + "_".join(map(repr, edges))
 
 
+# For good, as the table above: the kernel has only addresses of them, and a cache that forgot would free the memory.
 @cache
 def _bins(edges: tuple[float, ...]) -> _Bins:
     load(BbflowBins=_Bins)
