@@ -63,7 +63,7 @@ class Returning:
                 self._say(node.name, "has ended, and what it held is gone: it isn't waited for")
                 break
             self._say(node.name, f"doesn't answer: it has {self._back_s:g} s to be started again")
-            with suppress(NodeError):
+            with suppress(NodeError, OSError):  # a contact file that can't be read now may be read later
                 for now in read_contact(self._contact):
                     # One that is started again may have another port; in another directory it has no steps.
                     if replace(now, tcp=node.tcp) == node:

@@ -1,5 +1,6 @@
 """Agents that are killed while an analysis runs: it waits for them, and isn't started again."""
 
+import errno
 import math
 import os
 import queue
@@ -139,13 +140,13 @@ def test_a_node_that_has_ended_with_all_that_it_held_is_not_waited_for(faulty_no
     assert "BB node bb1 has ended, and what it held is gone: it isn't waited for" in capfd.readouterr().err
 
 
-def test_a_node_whose_directory_cannot_be_looked_at_is_waited_for(tmp_path, monkeypatch):
+def test_a_node_is_waited_for_while_neither_its_directory_nor_the_contact_file_can_be_looked_at(tmp_path, monkeypatch):
     returning, asked, error = Returning(tmp_path / "contact.json", 1, is_silent=True), [], NodeError("it is silent")
 
     def read(contact):
         asked.append(contact)
         returning.end()
-        return []
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), contact)
 
     monkeypatch.setattr("bbflow.view.returning.read_contact", read)
     node = NodeAddress("bb0", socket.gethostname(), "none.sock", str(tmp_path / ("d" * 300)), "key")
