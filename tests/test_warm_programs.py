@@ -14,6 +14,7 @@ import pytest
 from testsupport import forks
 from testsupport.processes import finish, running, words_of
 from testsupport.waiting import until
+from testsupport.warm import warm_servers
 from testsupport.writers import LAUNCHED
 
 SHOWS = """
@@ -65,10 +66,21 @@ def both_ways(words, **options):
     return ends
 
 
+@pytest.fixture(scope="module")
+def servers():
+    """Provide warm processes of this process as it is now: what tests before have changed of it, no fork would have."""
+    found = warm_servers()
+    yield found
+    for server in found:
+        server.close()
+
+
 @pytest.fixture(autouse=True)
-def _forks(request):
+def _forks(request, monkeypatch):
     if request.config.option.cold:
         pytest.skip("nothing is forked with --cold")
+    if request.node.get_closest_marker("cold") is None:
+        monkeypatch.setattr(forks.Popen, "servers", request.getfixturevalue("servers"))
 
 
 @pytest.mark.parametrize("kind", ["code", "script", "module"])

@@ -49,14 +49,19 @@ def pytest_addoption(parser):
     parser.addoption("--cold", action="store_true", help="start Python programs anew, instead of by forks")
 
 
+def warm_servers():
+    """Return the warm processes of programs that this process starts as it is now; each begins when it is asked."""
+    usual = dict(os.environ) | dict.fromkeys(one_thread.VARIABLES, "1")
+    of_writers = usual | bbflow_adios2.environment()
+    of_snakemake = usual | {"PYTHONPATH": os.pathsep.join([PLUGIN, os.environ.get("PYTHONPATH", "")])}
+    kinds = ((OF_BBFLOW, usual), (OF_WRITERS, of_writers), (OF_SNAKEMAKE, of_snakemake))
+    return tuple(Server(variables, partial(begin, modules, variables)) for modules, variables in kinds)
+
+
 def pytest_collection_finish(session):
     """Begin where tests are to run: in each of pytest-xdist's processes, not in the one that hands out."""
     if session.items and not session.config.option.cold:
-        usual = dict(os.environ) | dict.fromkeys(one_thread.VARIABLES, "1")
-        of_writers = usual | bbflow_adios2.environment()
-        of_snakemake = usual | {"PYTHONPATH": os.pathsep.join([PLUGIN, os.environ.get("PYTHONPATH", "")])}
-        kinds = ((OF_BBFLOW, usual), (OF_WRITERS, of_writers), (OF_SNAKEMAKE, of_snakemake))
-        Popen.servers = tuple(Server(variables, partial(begin, modules, variables)) for modules, variables in kinds)
+        Popen.servers = warm_servers()
         subprocess.Popen = Popen
 
 
