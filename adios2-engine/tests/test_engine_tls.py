@@ -68,15 +68,22 @@ def test_a_stream_is_read_through_tls(faulty_nodes, certificates, tmp_path):
     assert read(nodes.contact, code, config) == [[True, [7.0, 8.0]]]
 
 
-def test_a_writer_comes_back_through_tls(faulty_nodes, certificates, tmp_path):
-    nodes = faulty_nodes(1, 64 << 20, tls_options(certificates, "node"))
+@contextmanager
+def writer_of_a_restarted_node(nodes, folder):
+    """Yield a writer in the middle of a step whose node was killed and started again; it waits for the file 'go'."""
     code = LARGE_BLOCKS.replace(
         "    engine.end_step()", '    tell(f"put-{step}")\n    wait_for("go")\n    engine.end_step()'
     )
-    with writing(nodes.contact, code, write_config(tmp_path, **TCP)) as process:
-        wait_for_file(tmp_path / "put-0")
+    with writing(nodes.contact, code, write_config(folder, **TCP)) as process:
+        wait_for_file(folder / "put-0")
         nodes.kill("bb0")
         nodes.start("bb0")
+        yield process
+
+
+def test_a_writer_comes_back_through_tls(faulty_nodes, certificates, tmp_path):
+    nodes = faulty_nodes(1, 64 << 20, tls_options(certificates, "node"))
+    with writer_of_a_restarted_node(nodes, tmp_path) as process:
         (tmp_path / "go").touch()
         assert finish(process) == (0, "")
     check_large_blocks(nodes)
@@ -92,13 +99,7 @@ def unreadable(certificates):
 
 def test_a_writer_outlasts_an_authority_that_cannot_be_read_for_a_while(faulty_nodes, certificates, tmp_path):
     nodes = faulty_nodes(1, 64 << 20, tls_options(certificates, "node"))
-    code = LARGE_BLOCKS.replace(
-        "    engine.end_step()", '    tell(f"put-{step}")\n    wait_for("go")\n    engine.end_step()'
-    )
-    with writing(nodes.contact, code, write_config(tmp_path, **TCP)) as process:
-        wait_for_file(tmp_path / "put-0")
-        nodes.kill("bb0")
-        nodes.start("bb0")
+    with writer_of_a_restarted_node(nodes, tmp_path) as process:
         with unreadable(certificates):
             (tmp_path / "go").touch()
             time.sleep(1)  # it tries meanwhile; if it is slower than that, this proves less

@@ -98,6 +98,8 @@ def shut_down(certificate: Path, scheduler_file: Path) -> None:
     ------
     NodeError
         If it doesn't answer, or its file isn't there.
+    ConfigError
+        If the file is something else, which stays.
     """
     if not scheduler_file.exists():  # which Dask would wait for, without a limit
         raise NodeError(f"{scheduler_file} isn't there: end a scheduler that still runs by hand")
@@ -107,9 +109,9 @@ def shut_down(certificate: Path, scheduler_file: Path) -> None:
         with Client(**where, security=security, set_as_default=False) as client:
             client.shutdown()
     except OSError as error:
-        scheduler_file.unlink(missing_ok=True)
+        remove_scheduler_file(scheduler_file)
         raise NodeError(
             f"no Dask scheduler answers ({error}): {scheduler_file} is removed now, and workers that look for one end "
             f"within {UNNAMED_S:.0f} s; if it still runs, end it by hand"
         ) from None
-    scheduler_file.unlink(missing_ok=True)
+    remove_scheduler_file(scheduler_file)
